@@ -79,6 +79,11 @@ class RelayClient:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE_S)
 
+    async def opened(self) -> None:
+        """Wait until a connection is open."""
+        while self._open is None:
+            await self._changed.wait()
+
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The tool's structured answer; waits for the daemon without a limit.
 
@@ -86,8 +91,9 @@ class RelayClient:
         """
         pause, declined = FIRST_PAUSE_S, 0
         while True:
-            while (connection := self._open) is None:
-                await self._changed.wait()
+            await self.opened()
+            connection = self._open
+            assert connection is not None
             try:
                 answer = await connection.request("tools/call", {"name": tool, "arguments": arguments})
             except ServerLost as error:

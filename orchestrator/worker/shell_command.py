@@ -11,7 +11,6 @@ import contextlib
 import json
 import math
 import os
-import queue
 import re
 import select
 import signal
@@ -25,6 +24,8 @@ from typing import Any
 
 from orchestrator.base.platform.process_facts import boot_id, stat_of
 from orchestrator.trust.seals import Seal
+from orchestrator.worker.pane_keys import Presses
+from orchestrator.worker.pane_output import CONTROL, PaneOutput
 from orchestrator.worker.task_file import VARIABLE
 
 CHUNK = 65_536
@@ -46,7 +47,6 @@ GATE = 'read -r go || exit 125; exec /bin/sh -c "$1" </dev/null'
 GATE_OF_SCRIPT = 'read -r go || exit 125; exec /bin/sh "$1" </dev/null'
 
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _KEYS = ("command", "cwd", "timeout_s", "env", "input", "private")
 
 
@@ -124,7 +124,7 @@ def _directory(cwd: Any, agent_cwd: Path, project: Path) -> Path:
 def plain_lines(tail: bytes) -> list[str]:
     """The last lines of raw output as text for JSON: at most 20 lines and 4 KB, without escapes and redraws."""
     text = _ESCAPE.sub("", tail.decode("utf-8", "replace"))
-    lines = [_CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in text.split("\n")]
+    lines = [CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in text.split("\n")]
     kept: list[str] = []
     room = MAX_LINE_BYTES
     for line in reversed([line for line in lines if line][-MAX_LINES:]):
@@ -134,54 +134,6 @@ def plain_lines(tail: bytes) -> list[str]:
         if room <= 0:
             break
     return kept[::-1]
-
-
-class PaneOutput:
-    """Writes to our stdout from a thread, so that a pane stopped with Ctrl-S does not stop the reports."""
-
-    def __init__(self, fd: int = 1) -> None:
-        self._fd = fd
-        self._chunks: queue.Queue[bytes | None] = queue.Queue(maxsize=256)
-        self._thread = threading.Thread(target=self._write, name="pane", daemon=True)
-        self._thread.start()
-        self.fresh = True  # the cursor stands at the start of a line
-        self.color = os.isatty(fd) and "NO_COLOR" not in os.environ
-
-    def put(self, chunk: bytes, timeout: float | None = None) -> bool:
-        """Queue raw bytes; False if there was no room within ``timeout`` seconds (None: do not wait)."""
-        try:
-            self._chunks.put(chunk, block=timeout is not None, timeout=timeout)
-        except queue.Full:
-            return False
-        self.fresh = chunk.endswith(b"\n")
-        return True
-
-    def say(self, text: str, style: str = "2") -> None:
-        """Print our text on a new line, with control characters replaced."""
-        text = "\n".join(_CONTROL.sub("�", line) for line in text.split("\n"))
-        line = f"\x1b[0m\x1b[{style}m{text}\x1b[0m" if self.color else text
-        self.put((("" if self.fresh else "\n") + line + "\n").encode("utf-8", "replace"))
-
-    def close(self, wait_s: float = 2.0) -> None:
-        """Write the queued output, for at most ``wait_s`` seconds."""
-        if self.put_end(wait_s):
-            self._thread.join(wait_s)
-
-    def put_end(self, wait_s: float) -> bool:
-        try:
-            self._chunks.put(None, timeout=wait_s)
-        except queue.Full:
-            return False
-        return True
-
-    def _write(self) -> None:
-        while (chunk := self._chunks.get()) is not None:
-            view = memoryview(chunk)
-            try:
-                while view:
-                    view = view[os.write(self._fd, view) :]
-            except OSError:
-                continue  # the pane is gone; the command's artifact still gets everything
 
 
 class Guard:
@@ -324,11 +276,23 @@ class Running:
         self._guard.rest()
         return code
 
-    async def stop(self, exited: asyncio.Future[int], ladder: Sequence[tuple[int, float]]) -> int:
-        """Signal the group step by step, each with its grace in seconds, until it has ended."""
+    def over(self) -> bool:
+        """Whether the command has ended, even if its output has not been read to the end."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+    async def stop(self, exited: asyncio.Future[int], ladder: Sequence[tuple[int, float]], presses: Presses) -> int:
+        """Signal the group step by step, each with its grace in seconds, until it has ended.
+
+        Each press ends the grace of the current step; a hard one skips all steps but SIGKILL.
+        """
         for number, grace in ladder:
+            if presses.hard:
+                break
             self.kill(number)
-            await asyncio.wait({exited}, timeout=grace)
+            pressed = asyncio.create_task(presses.next())
+            awaited: list[asyncio.Future[Any]] = [exited, pressed]
+            await asyncio.wait(awaited, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+            pressed.cancel()
             if exited.done():
                 break
         self.kill(signal.SIGKILL)

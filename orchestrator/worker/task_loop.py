@@ -22,11 +22,12 @@ from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.trust.provenance import Provenance
+from orchestrator.worker.pane_keys import PaneKeys, Presses
+from orchestrator.worker.pane_output import PaneOutput
 from orchestrator.worker.relay_client import CallRefused, RelayClient, WorkerEnded
 from orchestrator.worker.shell_command import (
     BadPayload,
     Guard,
-    PaneOutput,
     Running,
     ShellJob,
     plain_lines,
@@ -39,6 +40,7 @@ REPORT_EVERY_S = 1.0
 KEPT_OUTCOMES = 100
 CANCEL_LADDER = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
 TIMEOUT_LADDER = ((signal.SIGTERM, 3.0),)
+BY_HUMAN = {"canceled_by": "human", "reason": "it was interrupted in its pane"}
 SECRETS = ("ORCHESTRATOR_AGENT_SECRET", "ORCHESTRATOR_AGENT_EPOCH")
 NOT_PASSED_ON = frozenset({*SECRETS, VARIABLE})
 
@@ -56,9 +58,17 @@ class Worker:
     """The loop of one agent: pull a command, run it, report exactly one outcome, pull again."""
 
     def __init__(
-        self, identity: WorkerIdentity, link: RelayClient, pane: PaneOutput, guard: Guard, files: TaskFiles
+        self,
+        identity: WorkerIdentity,
+        link: RelayClient,
+        pane: PaneOutput,
+        guard: Guard,
+        files: TaskFiles,
+        *,
+        keys: PaneKeys,
     ) -> None:
         self._me, self._link, self._pane, self._guard, self._files = identity, link, pane, guard, files
+        self._keys = keys
         self._outcomes: dict[tuple[str, int], tuple[str, dict[str, Any]]] = {}
         self._running: Running | None = None
 
@@ -70,6 +80,8 @@ class Worker:
     async def serve(self) -> int:
         """Work until the ``stop`` command; raises ``WorkerEnded`` if the daemon ends this worker."""
         cursor: dict[str, Any] = {}
+        await self._link.opened()
+        self._idle()
         while True:
             arguments = {"agent_id": self._me.agent_id, "timeout_ms": WAIT_MS, **cursor}
             answer = await self._link.call("wait_for_command", arguments)
@@ -85,6 +97,10 @@ class Worker:
                 await self._obey(command)
             except CallRefused as refused:
                 self._pane.say(f"orchestrator: {refused}", "33")
+            self._idle()
+
+    def _idle(self) -> None:
+        self._pane.now(f"{self._me.agent_id}: idle", "idle")
 
     async def _obey(self, command: dict[str, Any]) -> None:
         kind, task_id, attempt = command["kind"], str(command.get("task_id")), int(command.get("attempt", 1))
@@ -97,10 +113,14 @@ class Worker:
             raise WorkerEnded(f"the daemon sent a command of an unknown kind, {kind!r}; restart the agent", 3)
         key = (task_id, attempt)
         if key not in self._outcomes:
-            failpoints.passed("worker:ack:before")
-            ack = await self._emit("ack", task_id)
-            failpoints.passed("worker:ack:after")
-            self._outcomes[key] = await self._outcome(command, task_id, attempt, ack)
+            presses = self._keys.begin(task_id)
+            try:
+                failpoints.passed("worker:ack:before")
+                ack = await self._emit("ack", task_id)
+                failpoints.passed("worker:ack:after")
+                self._outcomes[key] = await self._outcome(command, task_id, attempt, ack, presses)
+            finally:
+                self._keys.end()
             while len(self._outcomes) > KEPT_OUTCOMES:
                 del self._outcomes[next(iter(self._outcomes))]
         kind, payload = self._outcomes[key]
@@ -109,7 +129,7 @@ class Worker:
         failpoints.passed("worker:end:after")
 
     async def _outcome(
-        self, command: Mapping[str, Any], task_id: str, attempt: int, ack: Mapping[str, Any]
+        self, command: Mapping[str, Any], task_id: str, attempt: int, ack: Mapping[str, Any], presses: Presses
     ) -> tuple[str, dict[str, Any]]:
         try:
             job = read_payload(command.get("payload"), self._me.cwd, self._me.project)
@@ -117,10 +137,13 @@ class Worker:
             self._pane.say(f"── {task_id}: {bad}", "31")
             return "error", {"code": bad.code, "message": str(bad)}
         again = f" (attempt {attempt})" if attempt > 1 else ""
+        self._pane.now(f"{self._me.agent_id}: {job.command}")
         self._pane.say(f"── {task_id}{again} " + "─" * 20, "1;36")
         self._pane.say(f"$ {job.command}", "1")
         if ack.get("cancel_requested"):
             return "canceled", {"reason": "canceled before it started"}
+        if presses.any:
+            return "canceled", BY_HUMAN | {"reason": "it was interrupted in its pane before it started"}
         log = self._artifacts(command) / f"{re.sub(r'[^A-Za-z0-9._-]', '_', task_id)}-a{attempt}.log"
         try:
             try:
@@ -129,7 +152,7 @@ class Worker:
             except (OSError, ValueError) as error:
                 self._pane.say(f"── {task_id}: cannot start: {error}", "31")
                 return "error", {"code": "start_failed", "message": f"the command could not be started: {error}"}
-            kind, payload = await self._attend(self._running, job, task_id)
+            kind, payload = await self._attend(self._running, job, task_id, presses)
         finally:
             self.kill_running()
             self._files.remove()
@@ -155,22 +178,32 @@ class Worker:
             self._pane.say(f"orchestrator: {VARIABLE} is not set: {error}", "33")
         return Running(job, env, log, self._pane, self._guard, script=script)
 
-    async def _attend(self, running: Running, job: ShellJob, task_id: str) -> tuple[str, dict[str, Any]]:
+    async def _attend(
+        self, running: Running, job: ShellJob, task_id: str, presses: Presses
+    ) -> tuple[str, dict[str, Any]]:
         exited = asyncio.ensure_future(running.wait())
         canceled = asyncio.create_task(self._report(running, task_id))
-        ended, _ = await asyncio.wait({exited, canceled}, timeout=job.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        pressed = asyncio.create_task(presses.next())
+        watched = {exited, canceled, pressed}
+        ended, _ = await asyncio.wait(watched, timeout=job.timeout_s, return_when=asyncio.FIRST_COMPLETED)
         why: dict[str, Any] = {}
         kind = ""
-        if exited in ended:
-            code = exited.result()
-        elif canceled in ended:
+        if canceled in ended and not exited.done():
             canceled.result()  # raises WorkerEnded, if the report ended with it
-            kind, code = "canceled", await running.stop(exited, CANCEL_LADDER)
+        if exited.done() or (pressed in ended and running.over()):
+            code = await exited  # a command that has ended before it was interrupted keeps its outcome
+        elif pressed in ended:
+            failpoints.passed("worker:interrupted")
+            kind, why = "canceled", dict(BY_HUMAN)
+            code = await running.stop(exited, CANCEL_LADDER, presses)
+        elif canceled in ended:
+            kind, code = "canceled", await running.stop(exited, CANCEL_LADDER, presses)
         else:
-            kind, code = "error", await running.stop(exited, TIMEOUT_LADDER)
+            kind, code = "error", await running.stop(exited, TIMEOUT_LADDER, presses)
             why = {"code": "timed_out", "message": f"the command ran longer than {job.timeout_s} s"}
-        canceled.cancel()
-        await asyncio.gather(canceled, return_exceptions=True)
+        for task in (canceled, pressed):
+            task.cancel()
+        await asyncio.gather(canceled, pressed, return_exceptions=True)
         if not kind and code == 0:
             kind = "result"
         elif not kind and code > 0:
@@ -237,7 +270,9 @@ def main(server: Sequence[str] | None = None) -> int:
     identity = WorkerIdentity(agent_id, Path(project).resolve(), Path.cwd())
     relay = [sys.executable, "-P", "-m", "orchestrator", "mcp", "--agent", "--project", project]
     pane = PaneOutput()
-    pane.say(f"orchestrator: agent {agent_id}, starting")
+    keys = PaneKeys(agent_id, pane.say)
+    pane.say(f"orchestrator: agent {agent_id}")
+    pane.now(f"{agent_id}: starting", "starting")
     engine = identity.project / ".agents" / "agents" / agent_id / "engine"
     files = TaskFiles(engine)
     seal = Provenance(identity.project / ".agents").seal("agent", agent_id, "worker")
@@ -246,21 +281,22 @@ def main(server: Sequence[str] | None = None) -> int:
         pane.say(f"orchestrator: ended process group {left} of an earlier launch", "33")
     files.remove_previous()
     link = RelayClient(server or relay, pane.say)
-    worker = Worker(identity, link, pane, guard, files)
+    worker = Worker(identity, link, pane, guard, files, keys=keys)
 
     def end(number: int, _frame: FrameType | None) -> None:
         worker.kill_running()
         files.remove()
         os._exit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    code = asyncio.run(_work(worker, link, pane))
+    code = asyncio.run(_work(worker, link, pane, keys))
     pane.close()
     return code
 
 
-async def _work(worker: Worker, link: RelayClient, pane: PaneOutput) -> int:
+async def _work(worker: Worker, link: RelayClient, pane: PaneOutput, keys: PaneKeys) -> int:
+    keys.listen(asyncio.get_running_loop())
     connection = asyncio.create_task(link.keep())
     try:
         return await worker.serve()

@@ -20,9 +20,9 @@ from tests.support.stage import until
 FAKES = Path(__file__).parents[1] / "fakes"
 LIMIT_S = 40
 START = (
-    "import json, sys; from orchestrator.worker import relay_client, task_loop; "
+    "import json, sys; from orchestrator.worker import pane_keys, relay_client, task_loop; "
     "[setattr(place, name, value) for name, value in json.loads(sys.argv[3]).items() "
-    "for place in (task_loop, relay_client) if hasattr(place, name)]; "
+    "for place in (task_loop, relay_client, pane_keys) if hasattr(place, name)]; "
     "sys.exit(task_loop.main([sys.executable, '-I', '-S', sys.argv[1], sys.argv[2]]))"
 )
 NEVER_S = 10 * LIMIT_S
@@ -431,12 +431,174 @@ def test_kill_9_of_the_worker_ends_the_command_and_its_children(bench):
     bench.nothing_left()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_command_and_the_worker(bench, number):
     process = running(bench)
     process.send_signal(number)
     assert process.wait(LIMIT_S) == 128 + number
     bench.nothing_left()
+
+
+# -- the human's hand ---------------------------------------------------------------------------------------------
+
+
+def ends(bench: Bench) -> list[dict]:
+    return [c for c in bench.events() if c["type"] in {"result", "error", "canceled"}]
+
+
+def shown(bench: Bench) -> str:
+    return bench.pane.read_text(errors="replace")
+
+
+def interrupted(bench: Bench, command: str, *more: dict, number=signal.SIGINT, **script) -> subprocess.Popen:
+    """A worker whose first task has printed ``up`` and has got the signal of a key."""
+    process = bench.start([bench.task("t-1", {"command": command}), *more], **script)
+    bench.until(lambda: "\nup\n" in shown(bench), "the command never started")
+    process.send_signal(number)
+    return process
+
+
+def test_ctrl_c_cancels_the_command_for_the_human_and_the_worker_goes_on_with_its_queue(bench):
+    bench.limits["CANCEL_LADDER"] = [(number, LIMIT_S) for number, _ in task_loop.CANCEL_LADDER]
+    process = interrupted(bench, "echo up; exec sleep 999", bench.task("t-2", {"command": "echo two"}))
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    first, second = ends(bench)
+    assert (first["task_id"], first["type"], first["payload"]["canceled_by"]) == ("t-1", "canceled", "human")
+    assert (first["payload"]["signal"], first["payload"]["last_lines"]) == ("SIGINT", ["up"])
+    assert (second["task_id"], second["type"]) == ("t-2", "result")
+    bench.nothing_left()
+
+
+def test_a_command_that_makes_the_best_of_ctrl_c_is_canceled_all_the_same(bench):
+    bench.limits["CANCEL_LADDER"] = [(number, LIMIT_S) for number, _ in task_loop.CANCEL_LADDER]
+    process = interrupted(bench, "trap 'echo saved; exit 0' INT; echo up; while :; do sleep 0.05; done")
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    (end,) = ends(bench)
+    assert (end["type"], end["payload"]["canceled_by"], end["payload"]["exit_code"]) == ("canceled", "human", 0)
+    assert end["payload"]["last_lines"] == ["up", "saved"]
+
+
+def test_each_further_ctrl_c_sends_the_next_signal_at_once(bench):
+    bench.limits["CANCEL_LADDER"] = [(number, NEVER_S) for number, _ in task_loop.CANCEL_LADDER]
+    heard = "trap 'echo int' INT; trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
+    process = interrupted(bench, heard)
+    bench.until(lambda: "\nint\n" in shown(bench), "no SIGINT")
+    process.send_signal(signal.SIGINT)
+    bench.until(lambda: "\nterm\n" in shown(bench), "no SIGTERM")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    (end,) = ends(bench)
+    assert (end["type"], end["payload"]["canceled_by"], end["payload"]["signal"]) == ("canceled", "human", "SIGKILL")
+    bench.nothing_left()
+
+
+def test_ctrl_backslash_kills_the_command_at_once(bench):
+    bench.limits["CANCEL_LADDER"] = [(number, NEVER_S) for number, _ in task_loop.CANCEL_LADDER]
+    stubborn = "trap '' INT TERM QUIT; echo up; while :; do sleep 0.05; done"
+    process = interrupted(bench, stubborn, number=signal.SIGQUIT)
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    (end,) = ends(bench)
+    assert (end["type"], end["payload"]["canceled_by"], end["payload"]["signal"]) == ("canceled", "human", "SIGKILL")
+    bench.nothing_left()
+
+
+def test_ctrl_c_that_is_held_down_does_not_reach_the_next_task(bench):
+    bench.limits["SAME_PRESS_S"] = NEVER_S
+    go = bench.root / "go"
+    second = bench.task("t-2", {"command": f"echo two; until [ -e {go} ]; do sleep 0.05; done"})
+    process = interrupted(bench, "echo up; exec sleep 999", second)
+    bench.until(lambda: "\ntwo\n" in shown(bench), "the second task never started")
+    said = shown(bench)
+    process.send_signal(signal.SIGINT)
+    bench.until(lambda: shown(bench) != said, "nothing was said")
+    go.touch()
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    assert [(e["task_id"], e["type"]) for e in ends(bench)] == [("t-1", "canceled"), ("t-2", "result")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP])
+def test_a_key_while_the_worker_is_idle_changes_nothing_and_says_so(bench, number):
+    bench.limits["SAME_PRESS_S"] = 0.0
+    process = bench.start([], stop=False)
+    bench.until(lambda: any(c["tool"] == "wait_for_command" for c in bench.calls()), "it never waited")
+    said = shown(bench)
+    process.send_signal(number)
+    bench.until(lambda: shown(bench) != said, "nothing was said")
+    script = json.loads(bench.script.read_text())
+    bench.script.with_suffix(".new").write_text(
+        json.dumps({**script, "commands": [bench.task("t-1", {"command": "echo x >> runs"})], "stop": True})
+    )
+    bench.script.with_suffix(".new").replace(bench.script)
+    server_of(process).kill()  # the next server reads the new script
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    assert [e["type"] for e in ends(bench)] == ["result"]
+    assert (bench.root / "runs").read_text() == "x\n"
+
+
+def server_of(worker: subprocess.Popen) -> psutil.Process:
+    return next(p for p in psutil.Process(worker.pid).children() if "scripted_server" in " ".join(p.cmdline()))
+
+
+def test_ctrl_z_does_not_stop_the_command_or_the_worker(bench):
+    go = bench.root / "go"
+    process = interrupted(bench, f"echo up; until [ -e {go} ]; do sleep 0.05; done", number=signal.SIGTSTP)
+    bench.until(lambda: "Ctrl-Z" in shown(bench), "nothing was said")
+    assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED
+    go.touch()
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    assert [e["type"] for e in ends(bench)] == ["result"]
+
+
+def test_ctrl_c_before_the_command_starts_cancels_it_unstarted(bench):
+    # The server is silent about the ack until the worker gives it up and asks a new one.
+    bench.limits.update(CALL_LIMIT_S=2.0, FIRST_PAUSE_S=0.01)
+    process = bench.start(
+        [bench.task("t-1", {"command": "touch started"}), bench.task("t-2", {"command": "true"})],
+        faults=[{"tool": "emit_event", "type": "ack", "nth": 1, "mute": True}],
+    )
+    bench.until(lambda: any(e["type"] == "ack" for e in bench.events()), "no ack")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    first, second = ends(bench)
+    assert (first["type"], first["payload"]["canceled_by"], second["type"]) == ("canceled", "human", "result")
+    assert not (bench.root / "started").exists()
+
+
+def test_a_task_that_its_master_and_a_human_cancel_has_one_end(bench):
+    bench.limits["CANCEL_LADDER"] = [(number, NEVER_S) for number, _ in task_loop.CANCEL_LADDER]
+    heard = "trap 'echo int' INT; trap 'echo term' TERM; echo up; while :; do sleep 0.05; done"
+    process = bench.start([bench.task("t-1", {"command": heard})], cancel_on={"t-1": "progress"})
+    bench.until(lambda: "\nint\n" in shown(bench), "the master's cancel never came")
+    process.send_signal(signal.SIGINT)  # the human has no patience for the master's gentle cancel
+    bench.until(lambda: "\nterm\n" in shown(bench), "no SIGTERM")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    (end,) = ends(bench)
+    assert (end["type"], "canceled_by" in end["payload"]) == ("canceled", False)  # the master was first
+
+
+def test_ctrl_c_after_the_command_has_ended_does_not_change_its_outcome(bench):
+    bench.limits.update(CALL_LIMIT_S=2.0, FIRST_PAUSE_S=0.01, REPORT_EVERY_S=NEVER_S)
+    process = bench.start(
+        [bench.task("t-1", {"command": "echo up"}), bench.task("t-2", {"command": "true"})],
+        faults=[{"tool": "emit_event", "type": "result", "nth": 1, "mute": True}],
+    )
+    bench.until(lambda: any(e["type"] == "result" for e in bench.events()), "no result")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LIMIT_S) == 0, shown(bench)
+    assert [e["type"] for e in ends(bench) if not e.get("fault")] == ["result", "result"]
+
+
+def test_kill_9_of_the_worker_right_after_ctrl_c_reports_nothing_and_leaves_nothing(bench):
+    bench.limits["CANCEL_LADDER"] = [(number, NEVER_S) for number, _ in task_loop.CANCEL_LADDER]
+    process = interrupted(bench, "trap 'echo int' INT; echo up; while :; do sleep 0.05; done")
+    bench.until(lambda: "\nint\n" in shown(bench), "no SIGINT")
+    process.kill()
+    bench.nothing_left()
+    assert ends(bench) == []
+
+
+# -- the next launch ---------------------------------------------------------------------------------------------
 
 
 def test_the_next_life_ends_what_the_guard_could_not(bench):
