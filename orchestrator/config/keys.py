@@ -202,6 +202,12 @@ class Config(BaseModel):
         "requeue",
         "What happens to the running task of a lost agent: back to the head of its queue, or `error`.",
     )
+    on_pane_closed: Literal["auto", "cancel", "requeue"] = _key(
+        "harmless",
+        "auto",
+        "What happens to the running task of an agent whose pane a human closes: `canceled`, or back to the head of "
+        "its queue; auto: cancel for the engine `shell`, requeue for the others.",
+    )
     max_attempts: int = _key(
         "harmless", 2,
         "How often a task may be started before it ends in `error`.", "times",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from orchestrator.base.final_states import FINAL_LIVES
+from orchestrator.core import supervision
 from orchestrator.core.state import Agent, Proof
 
 
@@ -35,6 +36,8 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
     if life == "exited":
         soon = seen.relaunch_s is not None and seen.relaunch_s > 0
         again = f"; restarts in {seen.relaunch_s:.0f} s" if soon else ""
+        if supervision.rests(agent):
+            again = "; it gets a new pane with its next task"
         return "exited", str((agent.exited or {}).get("reason", "")) + again
     if seen.process == "gone":
         return "exited", "its process is gone"

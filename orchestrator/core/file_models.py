@@ -79,7 +79,7 @@ class Meta(BaseModel):
     created_at: str | None
     """When the agent was created."""
     policies: dict[str, Any]
-    """restart, max_restarts, restart_window_s, on_lost, max_attempts, stall_after_s."""
+    """restart, max_restarts, restart_window_s, on_lost, on_pane_closed, max_attempts, stall_after_s."""
     blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None
     model: Annotated[str | None, Field(description="the model asked for; null: the CLI's own choice")] = None
     approval: Annotated[str, Field(description="what its CLI may do without asking: ask, edits, all")] = "ask"

@@ -88,6 +88,8 @@ class AuditedRecord:
     ref: int = 0
     asked: bool = False  # a restart by hand
     resume: bool = False
+    how: str = ""  # of `exited`
+    pane_closed: bool = False  # of `restarted`
     payload: int | None = None  # a fingerprint
     payload_bytes: int | None = None
     words: tuple[str | None, ...] = ()  # reason, kind, until, title
@@ -203,7 +205,8 @@ def _twice(agent: str, record: AuditedRecord, counts: Counter[tuple[str, int]]) 
 def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     """Relaunches against the policies in `starting`; a restart by hand gives a new budget.
 
-    A relaunch whose resumed session did not become ready does not count.
+    A relaunch whose resumed session did not become ready does not count, nor one that follows a launch that was ready
+    and whose pane was closed by hand.
     """
     policies = next((record.spec.get("policies") or {} for record in outbox.lines if record.type == "starting"), {})
     limit = 0 if policies.get("restart") == "never" else policies.get("max_restarts", MAX_RESTARTS)
@@ -211,9 +214,10 @@ def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     if not isinstance(limit, int) or not isinstance(window, int | float):
         return
     ready = {record.epoch for record in outbox.lines if record.type == "ready"}
+    by_hand = {record.epoch for record in outbox.lines if record.how == "pane_closed"} & ready
     before: list[AuditedRecord] = []
     for record in outbox.lines:
-        if record.type != "restarted":
+        if record.type != "restarted" or (record.pane_closed and record.epoch - 1 in by_hand):
             continue
         if record.asked:
             before = []

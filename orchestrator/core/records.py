@@ -155,7 +155,7 @@ class Starting(_Happened):
     cwd: str
     """Where the CLI works."""
     policies: dict[str, Any]
-    """restart, max_restarts, restart_window_s, on_lost, max_attempts, stall_after_s."""
+    """restart, max_restarts, restart_window_s, on_lost, on_pane_closed, max_attempts, stall_after_s."""
     env_names: list[str] = []
     """Names of the added variables, without their values."""
     model: str | None = None
@@ -315,6 +315,10 @@ class Restarted(_Happened):
             description="seq of the inbox record that requested it; such a restart does not count against the budget"
         ),
     ] = None
+    pane_closed: Annotated[
+        bool,
+        Field(description="a human closed the pane of a launch that was ready; it does not count against the budget"),
+    ] = False
 
 
 class Failed(_Happened):

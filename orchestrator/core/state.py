@@ -176,7 +176,7 @@ class Agent:
     stop_asked: int = 0  # seq of the inbox `stop`
     stop_force: bool = False
     blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted separately; newest last
-    restarts: list[str] = field(default_factory=list)  # `at` of each restart by policy since the last requested one
+    restarts: list[str] = field(default_factory=list)  # `at` of each that counts since the last requested one
     restart_asked: int = 0  # seq of the last inbox `restart`
     restart_fresh: bool = False
     restarted_for: int = 0  # the last `restart` that a launch has followed
@@ -363,7 +363,8 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     elif kind == "restarted":
         request_seq = record.get("asked")
         if request_seq is None:
-            agent.restarts = [*agent.restarts, record["at"]][-REMEMBERED_RESTARTS:]
+            if not record.get("pane_closed"):
+                agent.restarts = [*agent.restarts, record["at"]][-REMEMBERED_RESTARTS:]
         else:  # somebody has attended to it: its budget starts again
             agent.restarts = []
             agent.restarted_for = max(agent.restarted_for, request_seq)

@@ -51,12 +51,16 @@ def settle(agent: Agent, at: str) -> list[Draft]:
 def _lost(agent: Agent, task: Task, at: str) -> Draft:
     policies = agent.policies
     why = str((agent.exited or agent.failure or {}).get("reason", "the agent was lost"))
+    by_hand = _pane_closed(agent)
     if task.overtime:
         late = {"code": "timed_out", "message": f"not done within {task.timeout_s:g} s; then {why}"}
         return ended(agent, task, "error", at, {**late, "attempt": task.attempt}, timed_out=True)
     if task.cancel_requested:
         return ended(agent, task, "canceled", at, {"reason": f"cancel was requested, then {why}"})
-    if policies.get("on_lost", "requeue") == "requeue" and task.attempt < int(policies.get("max_attempts", 2)):
+    if by_hand == "cancel":
+        return ended(agent, task, "canceled", at, {"canceled_by": "human", "reason": why})
+    again = (by_hand or policies.get("on_lost", "requeue")) == "requeue"
+    if again and task.attempt < int(policies.get("max_attempts", 2)):
         return happened(
             agent,
             "requeued",
@@ -101,6 +105,29 @@ def exited(
     ]
 
 
+def _pane_closed(agent: Agent) -> str:
+    """The policy for the running task if the pane of the last launch was closed by hand; "" if it was not.
+
+    Agents that were created before the policy existed follow ``on_lost``.
+    """
+    closed = (agent.exited or {}).get("how") == "pane_closed"
+    return str(agent.policies.get("on_pane_closed", "")) if closed else ""
+
+
+def closed_by_hand(agent: Agent) -> bool:
+    """Whether the last launch ended because a human closed its pane, which is no crash and uses up no budget.
+
+    A launch that was not ready counts as a crash, so that no CLI is launched without end.
+    """
+    return agent.life == "exited" and agent.ready_epoch == agent.epoch and bool(_pane_closed(agent))
+
+
+def rests(agent: Agent) -> bool:
+    """Whether the agent has no pane because a human closed it, and gets the next one only with its next task."""
+    asked = agent.restart_due or agent.stop_asked or agent.policies.get("restart") == "never"
+    return closed_by_hand(agent) and not agent.unfinished and not asked
+
+
 def never_ready(agent: Agent) -> bool:
     """Whether the CLI of the first launch exited before it was ready: the next launch would end the same way."""
     return agent.life == "exited" and agent.ready_epoch == 0 and agent.epoch == 1
@@ -137,7 +164,7 @@ def spent(agent: Agent, window_began: str) -> int:
 def pause_s(agent: Agent, budget: RestartBudget) -> float:
     """Seconds from an exit to the next launch: 0 the first time, then doubling up to a minute."""
     before = spent(agent, budget.window_began)
-    if agent.restart_due or not before:
+    if agent.restart_due or not before or closed_by_hand(agent):
         return 0.0
     return min(BACKOFF_MAX_S, budget.backoff_s * 2.0 ** min(before - 1, 30))
 
@@ -151,7 +178,7 @@ def after_exit(
     session: str | None = None,
     cause: str = "",
 ) -> list[Draft]:
-    """`restarted` or `failed`, by policy and by what was tried already according to the outbox.
+    """`restarted` or `failed`, by policy and by what was tried already according to the outbox; empty if it `rests`.
 
     ``nowhere`` is the reason why no pane can be launched into; "" if one can. ``session`` is the CLI's newest
     session, if its engine can resume one. ``cause`` is the likely cause of an exit before the first `ready`.
@@ -164,7 +191,8 @@ def after_exit(
         return []
     policies, end = agent.policies, agent.exited or {}
     restart, limit = policies.get("restart", "on-failure"), int(policies.get("max_restarts", 3))
-    by_itself = end.get("how") not in ("timed_out", "restart")
+    closed = closed_by_hand(agent)
+    by_itself = end.get("how") not in ("timed_out", "restart") and not closed
     wanted = restart == "always" or (restart == "on-failure" and not (by_itself and end.get("code") == 0))
     why = str(end.get("reason", "exited"))
     if never_ready(agent):
@@ -175,12 +203,16 @@ def after_exit(
     # A session with which the CLI did not reach its first call is not resumed twice, and its launch does not count.
     spare = 1 if agent.resume and not was_ready else 0
     before = spent(agent, budget.window_began)
-    if wanted and not nowhere and before < limit + spare:
+    if not nowhere and rests(agent):
+        return []
+    if wanted and not nowhere and (closed or before < limit + spare):
         fields: dict[str, Any] = {"resume": session} if session and was_ready else {}
+        if closed:
+            fields["pane_closed"] = True
         return [happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=why, **fields)]
     if nowhere:
         why += f"; {nowhere}, so there is nothing to launch it into"
-    elif wanted and limit:
+    elif wanted and limit and not closed:
         window = float(policies.get("restart_window_s", 600.0))
         why += f"; relaunched {before} of {limit} times within {window:g} s already"
     else:

@@ -184,6 +184,7 @@ class Engine:
     explain_log: Callable[[str], LogFinding | None] = lambda _text: None  # what the end of the log explains
     min_pane: tuple[int, int] = (60, 12)  # columns and rows of the smallest pane in which a person can read it
     shared_process: str = ""  # regular expression: command line of a background process that serves several panes
+    on_pane_closed: Literal["cancel", "requeue"] = "requeue"  # the default of the setting: its running task
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it
     session_key: str = ""  # where a tool call's ``_meta`` names the CLI's session before anything else does
     resumes: bool = False

@@ -90,6 +90,7 @@ SHELL = Engine(
     tool_limit_s=600.0,
     min_pane=(30, 5),
     about="our worker: runs each task's shell command visibly in its pane",
+    on_pane_closed="cancel",
     limits=("Every user of the machine can read a task's command in `ps`, unless the task is private.",),
 )
 

@@ -48,6 +48,10 @@ class AgentPolicies(Arguments):
     on_lost: Annotated[
         Literal["requeue", "fail"] | None, Field(description="What happens to its running task if its CLI dies.")
     ] = None
+    on_pane_closed: Annotated[
+        Literal["cancel", "requeue"] | None,
+        Field(description="What happens to its running task if a human closes its pane."),
+    ] = None
     max_attempts: Annotated[
         int | None, Field(ge=1, le=100, description="How often a task may be started before it ends in `error`.")
     ] = None

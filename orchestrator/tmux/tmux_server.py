@@ -112,6 +112,10 @@ class Tmux(libtmux.Server):
             raise Environment("no_tmux", "tmux has no server: it just ended", server_gone=True)
         return ServerIdentity(pid, started)
 
+    def ending(self) -> bool:
+        """Whether the server has no session: one that is being killed closes them all, and then answers a while."""
+        return not self.run("list-sessions", "-F", "#{session_id}")
+
     def version(self) -> str:
         """The version of the running server (``3.3a``), else of the installed program."""
         try:

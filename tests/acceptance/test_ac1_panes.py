@@ -1,7 +1,9 @@
 """AC1: agents appear as panes in the master's own window, ready once each, and the user's panes stay as they were."""
 
 import json
+import os
 import shutil
+import signal
 import sys
 
 import pytest
@@ -292,7 +294,8 @@ def test_a_zoomed_pane_stays_zoomed_and_the_agents_come_behind_it(stage):
 def test_a_user_who_kills_an_agents_pane_by_hand_finds_that_said_and_the_rest_of_the_team_at_work(stage):
     master = stage.server.start()
     wire = stage.begun(stage.inside(master))
-    made = wire.tool("agents_create", {"agents": TEAM[:2]})["agents"]
+    first = {**TEAM[0], "policies": {"on_pane_closed": "requeue"}}
+    made = wire.tool("agents_create", {"agents": [first, TEAM[1]]})["agents"]
     assert wire.tool(
         "task_enqueue", {"agent_id": "w1", "task": {"task_id": "t", "payload": {"command": "sleep 300"}}}
     )
@@ -314,18 +317,115 @@ def test_a_user_who_kills_an_agents_pane_by_hand_finds_that_said_and_the_rest_of
     until(lambda: not any("sleep 300" in command for command in stage.processes().values()))
 
 
-def test_an_agent_that_shall_not_be_restarted_fails_with_its_pane_and_its_task_is_told_of(stage):
+def sent(stage, pane, *keys):
+    stage.server.run("send-keys", "-t", pane, *keys)
+
+
+def screen(stage, pane):
+    return stage.server.run("capture-pane", "-p", "-t", pane)
+
+
+def queued(wire, agent, task, command):
+    assert wire.tool("task_enqueue", {"agent_id": agent, "task": {"task_id": task, "payload": {"command": command}}})[
+        "task_id"
+    ]
+
+
+def ended(stage, agent, task):
+    """The terminal event of the task; there is one at most."""
+    ends = [
+        r for r in stage.records(agent) if r.get("task_id") == task and r["type"] in ("result", "error", "canceled")
+    ]
+    assert len(ends) <= 1
+    return ends[0] if ends else None
+
+
+def test_ctrl_c_in_the_pane_of_a_shell_agent_cancels_its_task_and_the_agent_goes_on_with_its_queue(stage):
+    wire = stage.begun(stage.inside(stage.server.start()))
+    pane = wire.tool("agents_create", {"agents": TEAM[:1]})["agents"][0]["tmux_pane_id"]
+    queued(wire, "w1", "t", "echo up; exec sleep 300")
+    queued(wire, "w1", "u", "echo two")
+    until(lambda: "\nup\n" in screen(stage, pane))
+    sent(stage, pane, "C-z")
+    until(lambda: "Ctrl-Z has no effect" in screen(stage, pane))
+    sent(stage, pane, "C-c")
+    end = until(lambda: ended(stage, "w1", "t"))
+    assert (end["type"], end["attempt"], end["by"]) == ("canceled", 1, "agent")
+    assert end["payload"]["canceled_by"] == "human"
+    assert until(lambda: ended(stage, "w1", "u"))["type"] == "result"
+    assert stage.types("w1").count("ready") == 1
+    assert not any("sleep 300" in command for command in stage.processes().values())
+    assert wire.tool("agent_delete", {"agent_id": "w1"})["ok"]
+
+
+def test_the_pane_of_a_shell_agent_shows_what_it_does_now(stage):
+    wire = stage.begun(stage.inside(stage.server.start()))
+    pane = wire.tool("agents_create", {"agents": TEAM[:1]})["agents"][0]["tmux_pane_id"]
+
+    def title():
+        return stage.server.show(pane, "#{pane_title}")
+
+    until(lambda: title() == "w1: idle")
+    assert "starting" not in screen(stage, pane)
+    assert screen(stage, pane).rstrip().split("\n")[-1] == "idle"
+    go = stage.root / "go"
+    queued(wire, "w1", "t", f"echo up; until [ -e {go} ]; do sleep 0.05; done")
+    until(lambda: title().startswith("w1: echo up; until"))
+    until(lambda: "\nup\n" in screen(stage, pane))
+    assert "idle" not in screen(stage, pane)
+    go.touch()
+    until(lambda: title() == "w1: idle")
+    assert screen(stage, pane).rstrip().split("\n")[-1] == "idle"
+
+
+def test_closing_the_pane_of_a_shell_agent_cancels_its_task_and_its_queue_goes_on_in_a_new_pane(stage):
+    master = stage.server.start()
+    wire = stage.begun(stage.inside(master))
+    first = {**TEAM[0], "policies": {"max_restarts": 0}}  # a human's hand is no crash
+    pane = wire.tool("agents_create", {"agents": [first]})["agents"][0]["tmux_pane_id"]
+    queued(wire, "w1", "t", "sleep 300")
+    queued(wire, "w1", "u", "echo two")
+    until(lambda: "ack" in stage.types("w1"))
+    stage.server.run("kill-pane", "-t", pane)
+    end = until(lambda: ended(stage, "w1", "t"))
+    assert (end["type"], end["attempt"], end["by"]) == ("canceled", 1, "orchestrator")
+    assert end["payload"]["canceled_by"] == "human"
+    assert end["payload"]["reason"].startswith("its pane was closed")
+    assert until(lambda: ended(stage, "w1", "u"))["type"] == "result"
+    said = [r for r in stage.records("w1") if r["type"] in ("exited", "restarted", "requeued")]
+    assert [(r["type"], r.get("pane_closed")) for r in said] == [("exited", None), ("restarted", True)]
+    until(lambda: not any("sleep 300" in command for command in stage.processes().values()))
+    again = wire.tool("agent_get", {"agent_id": "w1"})["meta"]["tmux_pane_id"]
+    assert window_of(stage, again) == window_of(stage, master)
+
+    # Without a task it stays closed until there is one.
+    stage.server.run("kill-pane", "-t", again)
+    until(lambda: stage.types("w1")[-1] == "exited")
+    meta = until(lambda: (m := wire.tool("agent_get", {"agent_id": "w1"})["meta"])["tmux_pane_id"] is None and m)
+    assert (meta["status"], "next task" in meta["reason"]) == ("exited", True)
+    assert stage.tagged() == {}
+    queued(wire, "w1", "v", "echo three")
+    assert until(lambda: ended(stage, "w1", "v"))["type"] == "result"
+    assert list(stage.tagged().values()) == ["w1"]
+    assert wire.tool("agent_delete", {"agent_id": "w1"})["ok"]
+
+
+@pytest.mark.parametrize(("how", "end"), [("its pane is closed", "canceled"), ("kill -9", "error")])
+def test_an_agent_that_shall_not_be_restarted_fails_with_its_pane_and_its_task_is_told_of(stage, how, end):
     wire = stage.begun(stage.inside(stage.server.start()))
     never = {"name": "w1", "role": "r", "engine": "shell", "policies": {"restart": "never", "on_lost": "fail"}}
     made = wire.tool("agents_create", {"agents": [never]})["agents"]
     wire.tool("task_enqueue", {"agent_id": "w1", "task": {"task_id": "t", "payload": {"command": "sleep 300"}}})
     wire.tool("task_enqueue", {"agent_id": "w1", "task": {"task_id": "u", "payload": {"command": "true"}}})
     until(lambda: "ack" in stage.types("w1"))
-    stage.server.run("kill-pane", "-t", made[0]["tmux_pane_id"])
+    if how == "kill -9":
+        os.kill(int(stage.server.show(made[0]["tmux_pane_id"], "#{pane_pid}")), signal.SIGKILL)
+    else:
+        stage.server.run("kill-pane", "-t", made[0]["tmux_pane_id"])
     until(lambda: "failed" in stage.types("w1"))
     meta = wire.tool("agent_get", {"agent_id": "w1"})["meta"]
-    assert (meta["status"], "pane" in meta["reason"]) == ("failed", True)
-    assert [r["type"] for r in stage.records("w1") if r.get("task_id") == "t"][-1] == "error"
+    assert (meta["status"], "pane" in meta["reason"]) == ("failed", how != "kill -9")
+    assert [r["type"] for r in stage.records("w1") if r.get("task_id") == "t"][-1] == end
     late = wire.tool("task_enqueue", {"agent_id": "w1", "task": {"payload": 1}})
     assert late["error"]["code"] == "agent_ended"
     again = wire.tool("agent_restart", {"agent_id": "w1"})

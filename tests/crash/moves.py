@@ -5,6 +5,8 @@ import contextlib
 import psutil
 import pytest
 
+from tests.fakes.relays import until
+
 AGENT = {"role": "r", "engine": "shell"}
 
 
@@ -141,10 +143,10 @@ def revive(stage, master, _worker):
 
 
 def pane(stage, master, _worker):
-    """An agent whose pane is closed by hand goes on in a new one."""
+    """An agent whose pane is closed by hand goes on with its task in a new one, if its policy is to queue it again."""
     agent, task = stage.new("a"), stage.new("t")
     go = stage.base / f"{task}.go"
-    made = master.do("agent_create", name=agent, **AGENT)
+    made = master.do("agent_create", name=agent, policies={"on_pane_closed": "requeue"}, **AGENT)
     hold = stage.payload(hold=str(go))
     master.do("task_enqueue", agent_id=agent, task={"task_id": task, "payload": hold})
     stage.record(agent, "progress", task)
@@ -155,6 +157,29 @@ def pane(stage, master, _worker):
     assert (end["type"], end["attempt"], end["epoch"]) == ("result", 2, 2)
     [exited] = [r for r in stage.found().outbox[agent] if r["type"] == "exited"]
     assert exited["how"] == "pane_closed"
+    assert stage.panes().count(agent) == 1
+    master.do("agent_delete", agent_id=agent)
+
+
+def closed(stage, master, _worker):
+    """Closing the pane cancels the running task; the next one, queued or not yet, is done in a new pane."""
+    agent, task, queued, after = stage.new("a"), stage.new("t"), stage.new("t"), stage.new("t")
+    made = master.do("agent_create", name=agent, policies={"max_restarts": 0}, **AGENT)
+    hold = stage.payload(hold=str(stage.base / "never"))
+    master.do("task_enqueue", agent_id=agent, task={"task_id": task, "payload": hold})
+    master.do("task_enqueue", agent_id=agent, task={"task_id": queued, "payload": stage.payload()})
+    stage.record(agent, "progress", task)
+    stage.tmux("kill-pane", "-t", made["tmux_pane_id"])
+    end = stage.ended(task)
+    assert (end["type"], end["attempt"], end["payload"]["canceled_by"]) == ("canceled", 1, "human")
+    assert (stage.ended(queued)["type"], stage.ended(queued)["epoch"]) == ("result", 2)
+    pane = master.do("agent_get", agent_id=agent)["meta"]["tmux_pane_id"]
+    stage.tmux("kill-pane", "-t", pane)
+    until(lambda: [r["how"] for r in stage.found().outbox[agent] if r["type"] == "exited"] == ["pane_closed"] * 2)
+    assert stage.panes().count(agent) == 0
+    assert master.do("agent_get", agent_id=agent)["meta"]["status"] == "exited"
+    master.do("task_enqueue", agent_id=agent, task={"task_id": after, "payload": stage.payload()})
+    assert (stage.ended(after)["type"], stage.ended(after)["epoch"]) == ("result", 3)
     assert stage.panes().count(agent) == 1
     master.do("agent_delete", agent_id=agent)
 
@@ -194,7 +219,7 @@ def delete(stage, master, _worker):
 MOVES = {
     "work": work, "unnamed": unnamed, "error": error, "cancel": cancel, "create": create, "creates": creates,
     "fail": fail, "recover": recover, "delete": delete, "restart": restart, "revive": revive, "pane": pane,
-    "late": late,
+    "closed": closed, "late": late,
 }  # fmt: skip
 
 
@@ -232,6 +257,8 @@ AGAIN = [
     *[(step, "revive") for step in (*around("outbox:restarted"), "launch:written", "launch:released")],
     *[(step, "pane") for step in around("outbox:exited", "outbox:requeued", "outbox:restarted")],
     *[(step, "pane") for step in ("launch:written", "tmux:split-window", "tmux:set-option", "launch:released")],
+    *[(step, "closed") for step in around("outbox:exited", "outbox:canceled", "outbox:restarted")],
+    *[(step, "closed") for step in ("inbox:task:after", "launch:written", "launch:released")],
     *[(step, "late") for step in around("inbox:cancel", "outbox:error", "outbox:exited", "outbox:restarted")],
     ("restart:ended", "late"),
 ]

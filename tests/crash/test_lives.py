@@ -6,12 +6,14 @@ import signal
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.crash.conftest import over
 from tests.fakes.relays import until
 from tests.support import sealed_files
 
 AGENT = {"role": "r", "engine": "shell"}
+GOES_ON = {**AGENT, "policies": {"on_pane_closed": "requeue"}}
 
 
 def held(stage, master, agent, **more):
@@ -50,7 +52,7 @@ def status(master, agent):
 
 def test_an_exit_a_signal_and_a_closed_pane_are_told_apart_and_cited(stage, faults):
     master = stage.master()
-    agent = master.do("agent_create", name="a", **AGENT)["agent_id"]
+    agent = master.do("agent_create", name="a", **GOES_ON)["agent_id"]
     task = stage.new("t")
     master.do("task_enqueue", agent_id=agent, task={"task_id": task, "payload": stage.payload(exit_on=[1])})
     assert stage.ended(task)["attempt"] == 2
@@ -78,6 +80,27 @@ def test_an_exit_a_signal_and_a_closed_pane_are_told_apart_and_cited(stage, faul
     stage.finish()
 
 
+def test_a_pane_that_is_closed_while_the_daemon_is_dead_counts_as_closed_by_hand(stage, faults):
+    master = stage.master()
+    agent = master.do("agent_create", name="a", **AGENT)["agent_id"]
+    task, _ = held(stage, master, agent)
+    after = stage.new("t")
+    master.do("task_enqueue", agent_id=agent, task={"task_id": after, "payload": stage.payload()})
+    pane = master.do("agent_get", agent_id=agent)["meta"]["tmux_pane_id"]
+    [daemon] = stage.daemons()
+    daemon.send_signal(signal.SIGSTOP)  # so that it does not see the pane go
+    cli = process(stage, agent)
+    stage.tmux("kill-pane", "-t", pane)
+    until(lambda: over(cli))
+    daemon.send_signal(signal.SIGKILL)
+    end = stage.ended(task)
+    assert (end["type"], end["payload"]["canceled_by"]) == ("canceled", "human")
+    assert (stage.ended(after)["type"], stage.ended(after)["epoch"]) == ("result", 2)
+    faults("pane closed while no daemon ran")
+    master.close()
+    stage.finish()
+
+
 def test_a_stopped_process_is_said_to_be_stopped_until_it_goes_on(stage, faults):
     master = stage.master()
     agent = master.do("agent_create", name="a", **AGENT)["agent_id"]
@@ -100,7 +123,7 @@ def test_a_stopped_process_is_said_to_be_stopped_until_it_goes_on(stage, faults)
 
 def test_a_cli_that_outlives_its_pane_is_ended_before_the_next_life_begins(stage, faults):
     master = stage.master()
-    agent = master.do("agent_create", name="a", **AGENT)["agent_id"]
+    agent = master.do("agent_create", name="a", **GOES_ON)["agent_id"]
     task, go = held(stage, master, agent, ignores=["SIGHUP", "SIGTERM"])
     old, pane = process(stage, agent), master.do("agent_get", agent_id=agent)["meta"]["tmux_pane_id"]
     stage.tmux("kill-pane", "-t", pane)
@@ -118,7 +141,7 @@ def test_a_cli_that_outlives_its_pane_is_ended_before_the_next_life_begins(stage
 
 def test_a_pane_that_a_human_takes_for_another_program_stays_theirs(stage, faults):
     master = stage.master()
-    agent = master.do("agent_create", name="a", **AGENT)["agent_id"]
+    agent = master.do("agent_create", name="a", **GOES_ON)["agent_id"]
     task, go = held(stage, master, agent)
     pane = master.do("agent_get", agent_id=agent)["meta"]["tmux_pane_id"]
     stage.tmux("respawn-pane", "-k", "-t", pane, "env", "cat")
@@ -134,12 +157,17 @@ def test_a_pane_that_a_human_takes_for_another_program_stays_theirs(stage, fault
     stage.finish()
 
 
-def test_a_tmux_server_that_ends_outside_tmux_is_replaced_and_the_work_goes_on(stages, faults):
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "kill-server"])
+def test_a_tmux_server_that_ends_outside_tmux_is_replaced_and_the_work_goes_on(stages, faults, how):
+    """However it ends, the panes were not closed by hand: `on_lost` decides, not `on_pane_closed`."""
     stage = stages(detached=True)
     master = stage.master()
     agent = master.do("agent_create", name="a", **AGENT)["agent_id"]
     task, go = held(stage, master, agent)
-    os.kill(int(stage.tmux("display-message", "-p", "#{pid}")), signal.SIGKILL)
+    if how == "kill-server":
+        stage.tmux("kill-server")
+    else:
+        os.kill(int(stage.tmux("display-message", "-p", "#{pid}")), getattr(signal, how))
     stage.record(agent, "requeued", task)
     go.touch()
     assert stage.ended(task)["attempt"] == 2

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.core import supervision
 from orchestrator.team.recovery import explanation
 from orchestrator.team.roster import delivery, offline_view
 from orchestrator.team.roster.agent_views import meta_of
@@ -75,6 +76,17 @@ async def test_the_story_of_a_task_is_told_record_by_record(team, tmp_path):
     assert (running["status"], running["agent"]["status"]) == ("running", "busy")
     queued = explanation.of_task(tmp_path, "t2", "a1", meta)
     assert (queued["status"], "place 2" in queued["reason"]) == ("queued", True)
+
+
+async def test_a_task_that_a_human_has_canceled_in_the_pane_says_so(team, tmp_path):
+    entry = team.roster.entry("a1")
+    entry.state.policies["on_pane_closed"] = "cancel"
+    gone = supervision.exited(
+        entry.state, at="2026-01-01T00:00:00.000Z", how="pane_closed", reason="its pane was closed"
+    )
+    await team.roster.commit(entry, gone)
+    told = explanation.of_task(tmp_path, "t1", None, lambda _agent: meta_of(team.roster, entry))
+    assert (told["status"], "by a human in its pane" in told["reason"]) == ("canceled", True)
 
 
 async def test_what_is_not_there_is_said_and_what_is_not_clear_is_asked(team, tmp_path):

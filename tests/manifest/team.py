@@ -246,12 +246,15 @@ PROMISES: dict[str, Promise] = {
         ),
     ),
     "B1.37": Promise(
-        "A process that dies is restarted by policy, its running task queued again or failed.",
+        "A process that dies is restarted by policy, its running task queued again or failed. What a human does in a "
+        "pane has a policy of its own.",
         (
             RELAUNCH,
             f"{STATE}restart_follows_the_policy",
             f"{STATE}on_lost_fail_ends_the_lease_in_error_at_once",
             f"{AC1}an_agent_that_shall_not_be_restarted_fails_with_its_pane_and_its_task_is_told_of",
+            f"{AC1}ctrl_c_in_the_pane_of_a_shell_agent_cancels_its_task_and_the_agent_goes_on_with_its_queue",
+            f"{AC1}closing_the_pane_of_a_shell_agent_cancels_its_task_and_its_queue_goes_on_in_a_new_pane",
         ),
     ),
     "B1.38": Promise(

@@ -59,7 +59,9 @@ class Created(NamedTuple):
     withheld: Withheld
 
 
-POLICIES = ("restart", "max_restarts", "restart_window_s", "on_lost", "max_attempts", "stall_after_s")
+POLICIES = (
+    "restart", "max_restarts", "restart_window_s", "on_lost", "on_pane_closed", "max_attempts", "stall_after_s",
+)  # fmt: skip
 """Settings that are frozen into an agent's spec; a caller may give other values for one agent."""
 
 
@@ -170,6 +172,8 @@ def _planned(
         if name.startswith("ORCHESTRATOR_"):
             raise BadRequest("bad_argument", f"{name} is set by orchestrator itself")
     policies = {name: getattr(config, name) for name in POLICIES} | spec.policies
+    if policies["on_pane_closed"] == "auto":
+        policies["on_pane_closed"] = row_.on_pane_closed
     fields = {
         "name": spec.name,
         "role": spec.role,

@@ -67,6 +67,7 @@ class Supervisor:
         roster.listeners.append(self._pane_focus.seen)
         roster.listeners.append(self._meta_files.changed)
         roster.listeners.append(self.deadlines.seen)
+        roster.listeners.append(self._has_work)
 
     def _at(self) -> str:
         return rfc3339(self.roster.clock.now())
@@ -116,6 +117,11 @@ class Supervisor:
             for entry in entries:
                 self.tend(entry)  # also after a failure of tmux or the disk: the intents are recorded
         return failures
+
+    def _has_work(self, entry: AgentEntry) -> None:
+        """Give an agent whose pane was closed a new one as soon as a task of it is queued."""
+        if entry.state.life == "exited" and entry.state.unfinished:
+            self.tend(entry)
 
     # -- the one reconcile function -----------------------------------------------------------------------------
 
@@ -172,7 +178,10 @@ class Supervisor:
         agent = entry.state
         await self.roster.durable(entry)  # the exit fences the old launch: only then may its remains be ended
         await self._end_remains(entry)
-        nowhere = "" if pane is not None else await self.team_panes.ready_for(run, entry.agent_id)
+        nowhere = ""
+        if pane is None:
+            entry.pane_id = None
+            nowhere = await self.team_panes.ready_for(run, entry.agent_id, now=not supervision.rests(agent))
         budget = self._restart_pauses.budget(entry)
         wait_s = 0.0 if nowhere else self._restart_pauses.left(entry, budget)
         if wait_s > 0:
@@ -237,8 +246,9 @@ class Supervisor:
             return True
         launch = await asyncio.to_thread(launch_exits.recorded, self.roster.paths, entry.agent_id)
         status = entry.wait_status[1] if entry.wait_status and entry.wait_status[0] == agent.epoch else None
+        server = alive and await self.team_panes.standing(run)
         await self._commit_exit(
-            entry, launch_exits.without_pane(agent.epoch, server=alive, launch=launch, status=status)
+            entry, launch_exits.without_pane(agent.epoch, server=server, launch=launch, status=status)
         )
         return True
 
@@ -401,8 +411,10 @@ class Supervisor:
 
     @property
     def live_agents(self) -> int:
-        """How many agents still need supervision."""
-        return sum(1 for entry in self.roster.agents.values() if entry.state.life in ("starting", "ready", "exited"))
+        """How many agents still need supervision; one that waits for a task without a pane does not."""
+        lives = [entry.state for entry in self.roster.agents.values()]
+        supervised = [agent for agent in lives if agent.life in ("starting", "ready", "exited")]
+        return sum(not supervision.rests(agent) for agent in supervised)
 
     async def close(self) -> None:
         """Stop supervising; the agents continue, and the next daemon supervises them."""

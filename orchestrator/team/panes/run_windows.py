@@ -222,22 +222,32 @@ class RunWindows:
             return False
         return (server.pid, server.start_time) == (run.file["server_pid"], run.file["server_start"])
 
+    async def standing(self, run: TeamRun) -> bool:
+        """Whether the run's tmux server runs and is not being killed: then a pane that is gone was closed by hand."""
+        try:
+            return await self.same_server(run) and not await asyncio.to_thread(tmux(self.socket_of(run)).ending)
+        except Environment as error:
+            if error.facts.get("server_gone"):
+                return False
+            raise
+
     def lock(self, run: TeamRun) -> asyncio.Lock:
         """The lock for reading and changing the run's panes and our changes to its window."""
         return self._locks.setdefault(run.run_id, asyncio.Lock())
 
     # -- a window that is gone ----------------------------------------------------------------------------------
 
-    async def ready_for(self, run: TeamRun, agent_id: str) -> str:
+    async def ready_for(self, run: TeamRun, agent_id: str, *, now: bool = True) -> str:
         """Prepare a new pane for an agent whose pane is gone; "" or why none can be made.
 
-        Our own session outside tmux is recreated if its server has ended; a window of the user is not.
+        Our own session outside tmux is recreated if it has ended, unless no pane is wanted ``now``; a window of the
+        user is not.
         """
         async with self.lock(run):
             gone = await self._gone(run)
             if gone and not run.file["detached"]:
                 return gone
-            if gone:
+            if gone and now:
                 place = await asyncio.to_thread(self._detached, make=True)
                 assert place is not None
                 await self._move(run, place)

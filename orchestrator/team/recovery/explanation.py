@@ -103,8 +103,10 @@ def _standing(
 ) -> tuple[str, str]:
     if end is not None:
         by = "the agent" if end["by"] == "agent" else "the orchestrator, on behalf of the agent"
-        late = ", out of time" if end.get("timed_out") else ""
-        return str(end["type"]), f"ended by {by} in attempt {end['attempt']}{late}"
+        payload = end.get("payload")
+        hand = isinstance(payload, dict) and payload.get("canceled_by") == "human"
+        why = ", out of time" if end.get("timed_out") else ", canceled by a human in its pane" if hand else ""
+        return str(end["type"]), f"ended by {by} in attempt {end['attempt']}{why}"
     standing = next((task for task in meta.get("tasks") or [] if task["task_id"] == task_id), None)
     if meta.get("running_task_id") == task_id:
         return "running", f"attempt {standing['attempt'] if standing else 1}, its agent is working on it"
@@ -142,7 +144,7 @@ def _next_for(status: str, agent_id: str, paths: Paths) -> str:
         "failed": f"restart it: orchestrator agent restart {agent_id}",
         "stalled": f"look at its pane; then wait, or: orchestrator agent restart {agent_id}",
         "blocked": "look at its pane; the reason says what it waits for",
-        "exited": "wait: its policy restarts it",
+        "exited": f"wait for what the reason says, or: orchestrator agent restart {agent_id}",
         "unknown": f"look at its pane, and at {paths.outbox(agent_id)}",
     }
     return ways.get(status, "")

@@ -210,6 +210,8 @@ def _line(path: Path, number: int, record: dict[str, Any]) -> AuditedRecord:
         ref=record.get("ref", 0),
         asked=bool(record.get("asked")),
         resume=bool(record.get("resume")),
+        how=str(record.get("how") or "") if kind == "exited" else "",
+        pane_closed=bool(record.get("pane_closed")),
         payload=zlib.crc32(json.dumps(payload, sort_keys=True).encode())
         if digested and payload is not None
         else None,

@@ -70,6 +70,7 @@ class Policies(_Table):
     max_restarts: Annotated[int | None, Field(ge=0, le=100), _HARMLESS] = None
     restart_window_s: Annotated[float | None, Field(ge=1, le=31_536_000), _HARMLESS] = None
     on_lost: Annotated[Literal["requeue", "fail"] | None, _HARMLESS] = None
+    on_pane_closed: Annotated[Literal["cancel", "requeue"] | None, _HARMLESS] = None
     max_attempts: Annotated[int | None, Field(ge=1, le=100), _HARMLESS] = None
     stall_after_s: Annotated[float | None, Field(ge=1, le=31_536_000), _HARMLESS] = None
 

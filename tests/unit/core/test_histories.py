@@ -251,6 +251,15 @@ HISTORIES = {
         *WORKING, damaged("inbox", "task", task_id="t1", position=1, lost=True), add("t2"), wait(),
     ],
     "conditions without a reason": [*WORKING, say("blocked"), say("stalled"), say("unblocked"), say("recovered"), say("woken")],
+    "a pane that a human closes": [
+        born({"on_pane_closed": "cancel"}), ready(), add("t1"), add("t2"), wait(), exits(how="pane_closed", code=129), follows(),
+        ready(), wait(), emit("result", "t2"), exits(how="pane_closed", code=0), follows(), add("t3"), follows(session="s1"), ready(),
+        exits(how="pane_closed"), follows("its window is gone"),
+    ],
+    "a pane that a human closes, and its task goes on": [
+        born({"on_pane_closed": "requeue", "on_lost": "fail"}), ready(), add("t1"), wait(), exits(how="pane_closed"), follows(), exits(how="pane_closed"),
+        follows(), ready(), wait(), exits(how="pane_closed"), follows(),
+    ],
     "records that cannot be": [
         *WORKING, add("t1"), damaged("inbox", "task", task_id="t1", position=1), damaged("outbox", "ack", task_id="t1"),
         damaged("outbox", "result", task_id="t7"), damaged("outbox", "starting"), damaged("outbox", "deleted"),

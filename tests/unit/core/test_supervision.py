@@ -111,6 +111,181 @@ def test_without_a_place_it_fails_and_says_why(desk):
     assert "nothing to launch it into" in last(desk)["reason"]
 
 
+# -- a pane that a human closes -------------------------------------------------------------------------------------
+
+
+def closes(desk, *, how="pane_closed", code=129, nowhere=""):
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how=how, reason="its pane was closed", code=code))
+    desk.after_exit(nowhere)
+
+
+def closable(**policies):
+    made = Desk()
+    made.start(**{"max_restarts": 3, "on_pane_closed": "cancel"} | policies)
+    made.ready()
+    return made
+
+
+def tells_the_same_again(desk):
+    assert essence(refold(desk)) == essence(desk.agent)
+
+
+def test_closing_the_pane_cancels_the_running_task_for_the_human_and_the_rest_goes_on_in_a_new_pane():
+    desk = closable()
+    holds(desk)
+    desk.enqueue("t2")
+    closes(desk)
+    (end,) = [r for r in desk.logs["outbox"] if r["type"] == "canceled"]
+    assert (end["task_id"], end["attempt"], end["by"]) == ("t1", 1, "orchestrator")
+    assert end["payload"] == {"canceled_by": "human", "reason": "its pane was closed"}
+    assert (desk.agent.life, desk.agent.epoch) == ("starting", 2)
+    desk.ready()
+    assert (desk.wait()["task_id"], desk.agent.lease.attempt) == ("t2", 1)
+    tells_the_same_again(desk)
+
+
+def test_closing_the_pane_puts_the_running_task_back_whatever_on_lost_says():
+    desk = closable(on_pane_closed="requeue", on_lost="fail")
+    holds(desk)
+    closes(desk)
+    desk.ready()
+    assert (desk.wait()["attempt"], desk.agent.outcomes["error"]) == (2, 0)
+    closes(desk)
+    (end,) = [r for r in desk.logs["outbox"] if r["type"] == "error"]
+    assert (end["payload"]["code"], end["attempt"]) == ("agent_lost", 2)  # max_attempts holds for closed panes too
+    tells_the_same_again(desk)
+
+
+@pytest.mark.parametrize("how", ["signal", "exit", "tmux_gone", "vanished", "pid_reused"])
+def test_every_other_end_of_a_launch_follows_on_lost(how):
+    desk = closable(on_pane_closed="cancel")
+    holds(desk)
+    closes(desk, how=how)
+    assert (desk.types().count("requeued"), desk.agent.outcomes["canceled"]) == (1, 0)
+
+
+def test_an_agent_from_before_the_policy_follows_on_lost_and_its_budget():
+    desk = Desk()
+    desk.start(max_restarts=3)
+    desk.ready()
+    holds(desk)
+    closes(desk)
+    assert (desk.types().count("requeued"), len(desk.agent.restarts)) == (1, 1)
+    assert "pane_closed" not in last(desk)
+
+
+def test_a_task_canceled_by_its_master_or_out_of_time_ends_as_that_when_the_pane_is_closed():
+    desk = closable(on_pane_closed="requeue")
+    holds(desk)
+    desk.cancel("t1")
+    closes(desk)
+    (end,) = [r for r in desk.logs["outbox"] if r["type"] == "canceled"]
+    assert "canceled_by" not in end["payload"]
+    desk = closable()
+    holds(desk, timeout_s=60.0)
+    late(desk, 60.0)
+    closes(desk)
+    assert desk.agent.outcomes == {"result": 0, "error": 1, "canceled": 0}
+
+
+def test_a_closed_pane_uses_up_no_restart_and_waits_for_no_pause():
+    desk = closable(max_restarts=1)
+    for at in range(5):
+        holds(desk, f"t{at}")
+        desk.enqueue(f"more{at}")
+        desk.write(supervision.exited(desk.agent, at=desk.at(), how="pane_closed", reason="x", code=0))
+        assert supervision.pause_s(desk.agent, BUDGET) == 0
+        desk.after_exit()
+        assert last(desk)["pane_closed"] is True
+        desk.ready()
+        desk.wait()
+        desk.emit("result", f"more{at}")
+    assert (desk.agent.restarts, desk.agent.epoch) == ([], 6)
+    holds(desk, "crash")
+    desk.exit()
+    assert (len(desk.agent.restarts), desk.agent.life) == (1, "starting")
+    desk.ready()
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="signal", reason="x", signal=9))
+    assert supervision.pause_s(desk.agent, BUDGET) > 0
+    desk.after_exit()
+    assert desk.agent.life == "failed"
+    tells_the_same_again(desk)
+
+
+def test_a_pane_that_is_lost_before_its_launch_was_ready_counts():
+    desk = closable(max_restarts=2)
+    desk.enqueue("t1")
+    closes(desk)
+    assert last(desk)["pane_closed"] is True
+    for _ in range(2):
+        closes(desk)  # in the middle of its start
+        assert "pane_closed" not in last(desk)
+    closes(desk)
+    assert desk.agent.life == "failed"
+    assert "relaunched 2 of 2 times" in last(desk)["reason"]
+
+
+def test_an_agent_whose_pane_was_closed_while_it_had_no_task_gets_the_next_one_with_a_task():
+    desk = closable()
+    closes(desk)
+    assert (desk.agent.life, last(desk)["type"], supervision.rests(desk.agent)) == ("exited", "exited", True)
+    shown = derived.status(desk.agent, derived.Presence(process="gone"))
+    assert shown == ("exited", "its pane was closed; it gets a new pane with its next task")
+    desk.enqueue("t1")
+    assert not supervision.rests(desk.agent)
+    desk.after_exit()
+    assert (desk.agent.life, last(desk)["pane_closed"]) == ("starting", True)
+    assert not supervision.rests(desk.agent)
+    tells_the_same_again(desk)
+
+
+def test_a_crashed_agent_without_a_task_does_not_rest():
+    desk = closable()
+    closes(desk, how="signal", code=None)
+    assert (desk.agent.life, supervision.rests(desk.agent)) == ("starting", False)
+
+
+def test_an_agent_that_rests_starts_when_somebody_asks_and_ends_when_somebody_asks():
+    desk = closable()
+    closes(desk)
+    desk.write(supervision.restart(desk.agent, fresh=False, req="c:r", at=desk.at()))
+    assert not supervision.rests(desk.agent)
+    desk.after_exit()
+    assert (desk.agent.life, "pane_closed" in last(desk)) == ("starting", False)
+    desk = closable()
+    closes(desk)
+    desk.write(decisions.stop(desk.agent, force=False, req="c:s", at=desk.at()))
+    assert not supervision.rests(desk.agent)
+
+
+def test_a_closed_pane_ends_an_agent_that_shall_never_be_restarted_or_has_no_window():
+    desk = closable(restart="never")
+    closes(desk)
+    assert (desk.agent.life, supervision.rests(desk.agent)) == ("failed", False)
+    assert last(desk)["reason"] == "its pane was closed; restart = 'never'"
+    desk = closable()
+    closes(desk, nowhere="its window is gone")
+    assert desk.agent.life == "failed"
+    assert "nothing to launch it into" in last(desk)["reason"]
+
+
+@pytest.mark.parametrize("restart", ["on-failure", "always"])
+@pytest.mark.parametrize("code", [0, 1, 129, None])
+def test_how_the_cli_exits_when_its_pane_is_closed_does_not_matter(restart, code):
+    desk = closable(restart=restart)
+    desk.enqueue("t1")
+    closes(desk, code=code)
+    assert desk.agent.life == "starting"
+
+
+def test_a_session_is_resumed_in_the_new_pane():
+    desk = closable(on_pane_closed="requeue")
+    holds(desk)
+    desk.write(supervision.exited(desk.agent, at=desk.at(), how="pane_closed", reason="x", code=0))
+    desk.after_exit(session="s1")
+    assert (last(desk)["resume"], last(desk)["pane_closed"]) == ("s1", True)
+
+
 # -- restart by hand ----------------------------------------------------------------------------------------------
 
 

@@ -516,6 +516,24 @@ def test_a_resume_that_came_to_nothing_costs_no_restart(files):
     assert look(files.root).violations == []
 
 
+def test_a_pane_closed_before_its_launch_was_ready_costs_a_restart(files):
+    two_relaunches(files)
+    files.outbox["a1"][14]["how"] = "pane_closed"
+    files.outbox["a1"][15]["pane_closed"] = True
+    del files.outbox["a1"][13]  # the ready of launch 2
+    files.write()
+    assert [one.kind for one in look(files.root).violations] == ["too_many_lives"]
+
+
+@pytest.mark.parametrize(("how", "kinds"), [("pane_closed", []), ("signal", ["too_many_lives"])])
+def test_only_a_closed_pane_costs_no_restart_whatever_the_relaunch_says(files, how, kinds):
+    two_relaunches(files)
+    files.outbox["a1"][14]["how"] = how
+    files.outbox["a1"][15]["pane_closed"] = True
+    files.write()
+    assert [one.kind for one in look(files.root).violations] == kinds
+
+
 def test_a_log_in_segments_is_one_log(files):
     files.write()
     for name, cuts in ((A1, (4, 9)), ("a1/inbox.jsonl", (1,)), (TOLD, (5,))):
