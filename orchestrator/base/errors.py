@@ -227,6 +227,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the agent is stopping, failed or deleted",
         "restart a failed agent, or create a new one",
     ),
+    "no_pane": (
+        Conflict,
+        "the agent has no pane now: it has ended, or its pane was closed",
+        "orchestrator logs AGENT shows what was kept of it",
+    ),
+    "merge_conflict": (
+        Conflict,
+        "the agent's commits conflict with the branch of the project; nothing was changed",
+        "merge by hand, or let the agent merge the project's branch into its own first",
+    ),
     "replaced": (Conflict, "a newer launch of this agent has replaced this process", "stop"),
     "window_taken": (
         Conflict,

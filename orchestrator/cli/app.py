@@ -18,6 +18,7 @@ import typer
 
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
 from orchestrator.cli import (
+    agent_panes,
     agents,
     config,
     daemon,
@@ -25,6 +26,7 @@ from orchestrator.cli import (
     events,
     gc,
     gsd,
+    logs,
     options,
     output,
     roles,
@@ -34,12 +36,15 @@ from orchestrator.cli import (
     spawn,
     squad,
     status,
+    task_history,
     tasks,
     team,
+    team_runs,
     trust,
     verify,
     why,
     worktree,
+    worktree_changes,
 )
 from orchestrator.cli.command_groups import TopGroup, hide
 from orchestrator.cli.options import Json
@@ -153,6 +158,7 @@ def version(as_json: Json = False) -> None:
 team.add_to(app)
 trust.add_to(app)
 app.add_typer(agents.app, name="agent")
+task_history.add_to(tasks.app)
 app.add_typer(tasks.app, name="task")
 app.add_typer(worktree.app, name="worktree")
 app.add_typer(roles.app, name="roles")
@@ -161,6 +167,10 @@ app.add_typer(spawn.app, name="spawn")
 app.add_typer(gsd.app, name="gsd")
 events.add_to(app)
 status.add_to(app)
+logs.add_to(app)
+team_runs.add_to(app)
+agent_panes.add_to(app)
+worktree_changes.add_to(app)
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(config.app, name="config")
 setup.add_to(app)

@@ -8,7 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Every day": ("up", "down", "status", "why", "agent", "task", "events", "broadcast"),
+    "Every day": ("up", "down", "status", "why", "agent", "task", "logs", "peek", "attach", "diff", "merge", "runs"),
+    "Records": ("events", "broadcast"),
     "Other work": ("squad", "spawn", "gsd", "worktree", "roles"),
     "Set-up": ("setup", "doctor", "trust", "config", "demo"),
     "Upkeep": ("daemon", "gc", "verify", "schema", "version"),
@@ -20,9 +21,11 @@ INSTEAD = {
     "list": ("agent list", "task list"),
     "agents": ("agent list",),
     "ps": ("status",),
-    "top": ("status",),
-    "log": ("events",),
-    "logs": ("events",),
+    "top": ("status --watch",),
+    "log": ("logs",),
+    "watch": ("status --watch",),
+    "show": ("status", "task show"),
+    "screen": ("peek",),
     "tail": ("events --follow",),
     "tasks": ("task list",),
     "add": ("task add",),

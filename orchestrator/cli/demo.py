@@ -22,6 +22,7 @@ from orchestrator.cli import output
 from orchestrator.cli.daemon_client import error_from
 from orchestrator.cli.demo_jobs import AGENTS, DemoJob, jobs
 from orchestrator.cli.demo_project import DemoProject, demo_dir, earlier_demos, end, environment, prepare
+from orchestrator.core.glyphs import outcome_sign
 from orchestrator.edge import project_location
 from orchestrator.trust.state_dir import VARIABLE
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from mcp import Client
 
 LIMIT_S = 300.0  # for the thirty jobs; they need some ten seconds on two cores
-GLYPHS = {"result": "✓", "error": "✕", "canceled": "-"}
 
 
 @dataclass
@@ -171,7 +171,7 @@ async def _watch(master: Client, outcome: DemoReport, work: list[DemoJob], say: 
             if job.task_id in outcome.ended:
                 outcome.differs.append(f"{job.task_id} has two terminal events")
             outcome.ended[job.task_id] = event
-            count, glyph = f"[{len(outcome.ended):>2}/{len(work)}]", GLYPHS[event["type"]]
+            count, glyph = f"[{len(outcome.ended):>2}/{len(work)}]", outcome_sign(event["type"])
             summary = f"{job.task_id:<9} {event['type']:<8} {_seconds(event):>6} s"
             say(f"{count} {glyph} {summary}  {job.title}")
 

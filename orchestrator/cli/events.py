@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from orchestrator.cli import options, output
+from orchestrator.cli import options
 from orchestrator.cli.daemon_client import project_here
+from orchestrator.cli.event_text import EventText
 from orchestrator.cli.facts import LogPrinter
 from orchestrator.cli.options import AgentId, Follow, Json, Last, RunId, Since
 from orchestrator.cli.run_choice import choose_run
@@ -19,7 +19,9 @@ def events(
 
     With --json one record per line.
     """
-    _print(LogPrinter(project_here(), agent_id=agent_id).records(since, last, follow=follow), as_json=as_json)
+    place = project_here()
+    records = LogPrinter(place, agent_id=agent_id).records(since, last, follow=follow)
+    EventText(place.root, agent_id).show(records, as_json=as_json)
 
 
 def broadcast(
@@ -31,15 +33,8 @@ def broadcast(
     """
     place = project_here()
     run_id = choose_run(place, run)
-    _print(LogPrinter(place, run_id=run_id).records(since, last, follow=follow), as_json=as_json)
-
-
-def _print(records: Iterator[dict[str, Any]], *, as_json: bool) -> None:
-    for record in records:
-        if as_json:
-            output.print_json(record)
-        else:
-            output.say(output.event_line(record))
+    records = LogPrinter(place, run_id=run_id).records(since, last, follow=follow)
+    EventText(place.root).show(records, as_json=as_json)
 
 
 def add_to(app: Any) -> None:

@@ -15,7 +15,7 @@ from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.trust import launched
 
 
-def _agent_ids(incomplete: str) -> list[str]:
+def agent_ids(incomplete: str) -> list[str]:
     """Complete agent ids from a directory listing: a request to the daemon would make Tab slow."""
     from orchestrator.cli.daemon_client import project_here  # noqa: PLC0415
 
@@ -27,7 +27,7 @@ def _agent_ids(incomplete: str) -> list[str]:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, errors included.")]
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=_agent_ids)]
+AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=agent_ids)]
 RunId = Annotated[str, typer.Option("--run", metavar="RUN", help="Only this team run.")]
 Since = Annotated[int, typer.Option("--since", metavar="SEQ", min=0, help="Only records after this sequence number.")]
 Last = Annotated[int, typer.Option("-n", "--last", metavar="N", min=0, help="Only the last N records; 0: all.")]

@@ -12,19 +12,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-GLYPHS = {
-    "starting": ("◔", "cyan"),
-    "idle": ("○", "green"),
-    "parked": ("◌", "green"),
-    "busy": ("●", "blue"),
-    "blocked": ("◐", "yellow"),
-    "stalled": ("◑", "yellow"),
-    "exited": ("✕", "red"),
-    "stopping": ("◒", "cyan"),
-    "failed": ("✕", "red"),
-    "deleted": ("-", "dim"),
-    "unknown": ("?", "dim"),
-}
+from orchestrator.cli import text_table
+from orchestrator.core import glyphs
 
 
 def say(text: str) -> None:
@@ -45,14 +34,14 @@ def warn(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON value on one line, at once, as ``say``."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=not _utf8()) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=not utf8()) + "\n")
     sys.stdout.flush()
 
 
 def printable(text: str) -> str:
     """The text with control characters made visible: agents' words must not move a human's cursor."""
     shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-    return shown if _utf8() else shown.encode("ascii", "backslashreplace").decode()
+    return shown if utf8() else shown.encode("ascii", "backslashreplace").decode()
 
 
 def short(value: Any, limit: int = 160) -> str:
@@ -70,21 +59,12 @@ def counted(number: int, nouns: str) -> str:
 
 def status_word(status: str) -> str:
     """Glyph and word of a status; the word alone says it all, for screen readers and without colour."""
-    glyph, _ = GLYPHS.get(status, ("?", "dim"))
-    return f"{glyph} {status}"
+    return f"{glyphs.status_sign(status, ascii_only=not utf8())} {status}"
 
 
 def age(at: str | None, now: datetime | None = None) -> str:
-    """How long ago an RFC 3339 instant was, in the largest unit that says it; ``-`` for None or nonsense."""
-    try:
-        then = datetime.fromisoformat(str(at))
-    except ValueError:
-        return "-"
-    seconds = max(0, int(((now or datetime.now(UTC)) - then).total_seconds()))
-    for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{letter}"
-    return f"{seconds}s"
+    """As `text_table.age`, until now."""
+    return text_table.age(at, now or datetime.now(UTC))
 
 
 def local_time(at: str | None) -> str:
@@ -128,27 +108,22 @@ def table(
         texts = [Text(cell) for cell in row]
         if status_column is not None:
             word = original[status_column].rpartition(" ")[2]
-            texts[status_column].stylize(GLYPHS.get(word, ("?", "dim"))[1])
+            texts[status_column].stylize(glyphs.STATUS.get(word, glyphs.STATUS["unknown"]).color)
         shown.add_row(*texts)
     Console(no_color=bool(os.environ.get("NO_COLOR")) or None, highlight=False).print(shown)
 
 
-def _utf8() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
-def event_line(record: dict[str, Any]) -> str:
-    """A record as one line: seq, local time, agent (broadcast), type, task, payload or what else it says."""
+def terminal_size() -> os.terminal_size | None:
+    """The size of the terminal that stdout is, whatever the environment says; None if stdout is no terminal."""
+    if not sys.stdout.isatty():
+        return None
     try:
-        at = datetime.fromisoformat(str(record.get("at"))).astimezone().strftime("%H:%M:%S")
-    except ValueError:
-        at = "-"
-    content = record.get("payload")
-    if content is None:
-        stamps = {"v", "seq", "at", "epoch", "by", "req", "mac", "crc"}
-        known = stamps | {"type", "task_id", "payload", "agent_id", "ref"}
-        rest = {key: value for key, value in record.items() if key not in known and value not in (None, [], {})}
-        content = rest or ""
-    head = [f"{record.get('seq', '?'):>5}", at, record.get("agent_id", ""), f"{record.get('type', '?'):<10}"]
-    line = " ".join(str(part) for part in [*head, record.get("task_id") or "", short(content)] if part != "")
-    return line.rstrip()
+        size = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        size = os.terminal_size((0, 0))
+    return os.terminal_size((size.columns or 80, size.lines or 24))
+
+
+def utf8() -> bool:
+    """Whether stdout can show any character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

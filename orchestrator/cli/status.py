@@ -1,49 +1,117 @@
-"""The command that shows the status of the team, one line per agent. Reads only."""
+"""The commands that show the status of the team: one line an agent, one agent's card, and a display that is redrawn.
+
+Reads only; the layout is in `status_lines`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
 
-from orchestrator.cli import options, output
+import typer
+
+from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
+from orchestrator.cli import agent_card, options, output
 from orchestrator.cli.daemon_client import project_here
-from orchestrator.cli.facts import Facts, facts
+from orchestrator.cli.facts import Facts, FromFiles, facts
 from orchestrator.cli.options import Json, RunId
+from orchestrator.cli.status_lines import StatusLine, footer, status_lines
+from orchestrator.core import glyphs
+from orchestrator.edge.project_location import Project
+
+NO_SIZE = os.terminal_size((80, 24))
+CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "dim": "2"}
+TOP, TO_LINE_END, TO_SCREEN_END, CLEAR = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[2J"
+OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""The terminal's other screen without a cursor, and back to what was there before."""
 
 
-def status(run: RunId = "", as_json: Json = False) -> None:
-    """Show each agent on one line.
+def status(
+    agent_id: Annotated[
+        str, typer.Argument(metavar="[AGENT]", help="Show all about this agent.", autocompletion=options.agent_ids)
+    ] = "",
+    run: RunId = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again until Ctrl-C.")] = False,
+    every_s: Annotated[
+        float, typer.Option("--every", "-n", metavar="SECONDS", min=0.2, help="With --watch: time between two looks.")
+    ] = 2.0,
+    as_json: Json = False,
+) -> None:
+    """Show each agent on one line, those that need you first.
 
-    Its status, running task, queued tasks and the age of its last event.
+    Its status, task, how long, attempt, queued tasks, ended and failed tasks, and the reason. With AGENT: all about
+    this one, and the command to type next.
     """
     place = project_here()
+    if watch and not as_json and sys.stdout.isatty():
+        _watch(place, agent_id, run, every_s)
+        return
     source = facts(place)
-    rows = [
-        row | {"last_event_at": _last_at(source, row)}
-        for row in source.agents()
-        if row["status"] != "deleted" and (not run or row["run_id"] == run)
-    ]
+    if agent_id:
+        agent_card.show(place.root, source, agent_id, as_json=as_json)
+        return
+    rows = _rows(source, run)
     if as_json:
+        rows = [row | {"last_event_at": _last_at(source, row)} for row in rows]
         output.print_json({"project": str(place.root), "live": source.live, "agents": rows})
         return
-    output.say(f"{place.root}: " + ("the daemon runs" if source.live else "no daemon answers; shown from the files"))
+    size = output.terminal_size()
+    for line in _lines(place, source, rows, size.columns if size else None):
+        sys.stdout.write(_colored(line) + "\n")
+
+
+def _rows(source: Facts, run: str) -> list[dict[str, Any]]:
+    rows = source.agents()
+    if run and run not in {row["run_id"] for row in rows}:
+        raise BadRequest("unknown_run", f"no agent belongs to team run {run!r}", "list them: orchestrator runs")
+    return [row for row in rows if row["status"] != "deleted" and (not run or row["run_id"] == run)]
+
+
+def _lines(place: Project, source: Facts, rows: Sequence[dict[str, Any]], width: int | None) -> list[StatusLine]:
+    """The display: the project, a line an agent, the totals."""
+    plain = not output.utf8()
+    state = "the daemon runs" if source.live else "no daemon answers; shown from the files"
+    head = _fitted(f"{_home_short(place.root)}: {state}", width)
     if not rows:
-        output.say("no agents; create one: orchestrator agent create NAME --role ROLE")
-        return
-    output.table(
-        ["STATUS", "AGENT", "TASK", "QUEUED", "LAST EVENT", "REASON"],
-        [
-            [
-                output.status_word(row["status"]),
-                row["agent_id"],
-                row["running_task_id"] or "-",
-                str(row["queue_depth"]),
-                output.age(row["last_event_at"]),
-                output.short(row["reason"] or "", 60),
-            ]
-            for row in rows
-        ],
-        status_column=0,
-    )
+        hint = "no agents; create one: orchestrator agent create NAME"
+        return [StatusLine(head), StatusLine(_fitted(hint, width))]
+    shown = [{key: _printable(value) for key, value in row.items()} for row in rows]
+    lines = status_lines(shown, width, datetime.now(UTC), ascii_only=plain)
+    return [StatusLine(head), *lines, StatusLine(footer(shown, width, ascii_only=plain))]
+
+
+def _printable(value: Any) -> Any:
+    """The value with its texts on one line and without control characters."""
+    if isinstance(value, str):
+        return output.printable(value).replace("\n", " ")
+    if isinstance(value, dict):
+        return {key: _printable(part) for key, part in value.items()}
+    return value
+
+
+def _fitted(text: str, width: int | None) -> str:
+    from orchestrator.cli.text_table import cut  # noqa: PLC0415
+
+    text = output.printable(text)
+    return text if width is None else cut(text, width)
+
+
+def _home_short(path: Path) -> str:
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+
+
+def _colored(line: StatusLine) -> str:
+    if not line.status or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return line.text
+    code = CODES[glyphs.STATUS.get(line.status, glyphs.STATUS["unknown"]).color]
+    return f"\x1b[{code}m{line.text[: line.colored]}\x1b[0m{line.text[line.colored :]}"
 
 
 def _last_at(source: Facts, row: dict[str, Any]) -> str | None:
@@ -53,6 +121,60 @@ def _last_at(source: Facts, row: dict[str, Any]) -> str | None:
     return str(events[-1]["at"]) if events else None
 
 
+# -- the display that is redrawn ----------------------------------------------------------------------------------
+
+
+def _watch(place: Project, agent_id: str, run: str, every_s: float) -> None:
+    """Redraw the display until Ctrl-C; a daemon that ends, returns or fails is shown and ends nothing."""
+    resized = threading.Event()
+    before = signal.signal(signal.SIGWINCH, lambda *_: resized.set())
+    source: Facts = facts(place)
+    sys.stdout.write(OPEN + CLEAR)
+    try:
+        while True:
+            source = _newest(place, source)
+            try:
+                lines = _frame(place, source, agent_id, run)
+            except NotReady:  # the daemon has just ended: the next look reads the files
+                source = FromFiles(place.root)
+                continue
+            except OrchestratorError as error:
+                lines = [StatusLine(_fitted(error.message, (output.terminal_size() or NO_SIZE).columns))]
+            # One write, and nothing is cleared before it is written over: no flicker.
+            text = "".join(f"{_colored(line)}{TO_LINE_END}\r\n" for line in lines[:-1])
+            sys.stdout.write(TOP + text + _colored(lines[-1]) + TO_LINE_END + TO_SCREEN_END)
+            sys.stdout.flush()
+            if resized.wait(every_s):
+                resized.clear()
+                sys.stdout.write(CLEAR)
+    finally:
+        sys.stdout.write(CLOSE)
+        sys.stdout.flush()
+        signal.signal(signal.SIGWINCH, before)
+
+
+def _newest(place: Project, source: Facts) -> Facts:
+    """The source itself while it is a daemon, else a daemon if one answers by now."""
+    return source if source.live else facts(place)
+
+
+def _frame(place: Project, source: Facts, agent_id: str, run: str) -> list[StatusLine]:
+    """What fits on the screen."""
+    size = output.terminal_size() or NO_SIZE
+    if agent_id:
+        texts = agent_card.texts(place.root, source, agent_id)
+        lines = [StatusLine(_fitted(text, size.columns)) for text in texts]
+        return lines[: size.lines]
+    lines = _lines(place, source, _rows(source, run), size.columns)
+    room = max(4, size.lines)
+    if len(lines) <= room:
+        return lines
+    hidden = len(lines) - room + 1
+    more = StatusLine(_fitted(f"… and {output.counted(hidden, 'more agents')}", size.columns))
+    return [*lines[: room - 2], more, lines[-1]]
+
+
 def add_to(app: Any) -> None:
     """Declare the command on the top-level app."""
-    options.command(app, "status", "orchestrator status\nwatch -n 2 orchestrator status")(status)
+    example = "orchestrator status\norchestrator status builder\norchestrator status --watch"
+    options.command(app, "status", example)(status)

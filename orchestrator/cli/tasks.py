@@ -1,4 +1,4 @@
-"""Commands about tasks: add, cancel, list."""
+"""Commands that change tasks: add, cancel."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.final_states import FINAL_LIVES, TERMINAL
 from orchestrator.cli import options, output
 from orchestrator.cli.daemon_client import DaemonClient, project_here
-from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon, facts
+from orchestrator.cli.event_text import EventText
+from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon
 from orchestrator.cli.options import AgentId, Json
 
-app = options.app("Queue, cancel and list an agent's tasks.")
+app = options.app("Queue, cancel, list and show tasks.")
 
 
 @options.command(
@@ -52,7 +53,8 @@ def add(
         task["task_id"] = task_id
     if timeout_s:
         task["timeout_s"] = timeout_s
-    with DaemonClient(project_here(), start=True) as link:
+    place = project_here()
+    with DaemonClient(place, start=True) as link:
         source = FromDaemon(link)
         since = int(source.agent(agent_id)["last_event_seq"]) if wait else 0
         answer = link.tool("task_enqueue", {"agent_id": agent_id, "task": task})
@@ -63,11 +65,11 @@ def add(
             if as_json:
                 output.print_json(answer)
             return
-        end = _follow(
-            source, agent_id, str(answer["task_id"]), 0 if answer.get("duplicate") else since, quiet=as_json
-        )
+        text = EventText(place.root, agent_id)
+        since = 0 if answer.get("duplicate") else since
+        end = _follow(source, agent_id, str(answer["task_id"]), since, None if as_json else text)
     if as_json:
-        output.print_json({**answer, "terminal": end})
+        output.print_json({**answer, "terminal": text.whole(end)})
     raise typer.Exit(0 if end["type"] == "result" else 1)
 
 
@@ -90,36 +92,6 @@ def cancel(
         output.say(f"{task_id}: {answer['state']}, now {answer.get('task_state', 'unknown')}")
 
 
-@options.command(app, "list", "orchestrator task list builder")
-def list_tasks(agent_id: AgentId, as_json: Json = False) -> None:
-    """List an agent's unfinished tasks.
-
-    Also counts the finished tasks by outcome.
-    """
-    source = facts(project_here())
-    meta = source.agent(agent_id)
-    if as_json:
-        keys = ("agent_id", "status", "running_task_id", "tasks", "tasks_not_shown", "finished")
-        output.print_json({"live": source.live, **{key: meta[key] for key in keys if key in meta}})
-        return
-    output.table(
-        ["POSITION", "TASK", "STATE", "ATTEMPT"],
-        [
-            [
-                str(task["position"]),
-                task["task_id"],
-                task["state"] + (", cancel requested" if task["cancel_requested"] else ""),
-                str(task["attempt"]),
-            ]
-            for task in meta["tasks"]
-        ],
-    )
-    if meta.get("tasks_not_shown"):
-        output.say(f"and {meta['tasks_not_shown']} more")
-    counts = meta.get("finished") or {}
-    output.say("finished: " + (", ".join(f"{n} {kind}" for kind, n in counts.items()) or "none"))
-
-
 def _payload(stdin: str, shell: str, payload: str) -> Any:
     if stdin not in ("", "-"):
         raise BadRequest("bad_argument", f"unexpected argument {stdin!r}", 'quote the command: --command "make test"')
@@ -136,8 +108,8 @@ def _payload(stdin: str, shell: str, payload: str) -> Any:
         ) from error
 
 
-def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, *, quiet: bool) -> dict[str, Any]:
-    """The task's terminal event; Conflict ``agent_ended`` if the agent ends before it."""
+def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, shown: EventText | None) -> dict[str, Any]:
+    """The task's terminal event; Conflict ``agent_ended`` if the agent ends before it. Its events are ``shown``."""
     gone = False
     while True:
         page = source.events(agent_id, since, PAGE, 0 if gone else FOLLOW_MS)
@@ -145,8 +117,8 @@ def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, *, quie
         for record in page["events"]:
             if record.get("task_id") != task_id:
                 continue
-            if not quiet:
-                output.say(output.event_line(record))
+            if shown is not None:
+                shown.show_record(record)
             if record["type"] in TERMINAL:
                 end: dict[str, Any] = record
                 return end

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options, output
+from orchestrator.cli.agent_card import titled
 from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json
+from orchestrator.core import glyphs
 
 
 def why(
@@ -52,6 +54,13 @@ def _show(explanation: dict[str, Any], root: Path) -> None:
         output.say(
             f"  {shown}:{proof['line']}  seq {proof['seq']}  {proof['at']}  {proof['type']}  {proof['says']}".rstrip()
         )
+    last = explanation.get("last_task")
+    if last:
+        sign = glyphs.outcome_sign(last["outcome"], ascii_only=not output.utf8())
+        why_ended = f": {last['reason']}" if last.get("reason") else ""
+        output.say_line(f"  last task {sign} {titled(last)}{why_ended}")
+    for name, path in (explanation.get("files") or {}).items():
+        output.say_line(f"  {name} {Path(path).relative_to(root) if Path(path).is_relative_to(root) else path}")
     if explanation.get("next"):
         output.say(f"  {explanation['next']}")
     if explanation.get("agent"):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern
-from orchestrator.engines.claude_setup import SETUP
+from orchestrator.engines.claude_setup import SETUP, in_config_dir
 from orchestrator.engines.definition import (
     Engine,
     Headless,
@@ -21,6 +22,7 @@ from orchestrator.engines.definition import (
     Launch,
     PreparedLaunch,
     RoleFolder,
+    TranscriptPlace,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
@@ -229,6 +231,11 @@ PATTERNS = (
     _last("interrupted", r"^  ⎿\s+Interrupted · What should Claude do", "a human has interrupted it"),
 )
 
+
+def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:
+    return TranscriptPlace(in_config_dir(env, "projects"), f"*/{session}.jsonl")
+
+
 ROW = Engine(
     name="claude",
     prepare=_prepare,
@@ -250,6 +257,7 @@ ROW = Engine(
     paste_gap_s=0.1,
     patterns=PATTERNS,
     resumes=True,
+    transcript=_transcript,
     models=True,
     call_limit_s=120.0,  # then it goes on in the background
     headless=Headless(run=_run, chats="chosen", long_prompt="stdin"),

@@ -26,19 +26,20 @@ _LOGIN = (
 )  # fmt: skip
 
 
-def _in_config_dir(env: Env, name: str) -> str:
+def in_config_dir(env: Env, name: str) -> str:
+    """The path of a file or folder among Claude Code's own."""
     return posixpath.join(env.get("CLAUDE_CONFIG_DIR") or in_home(env, ".claude"), name)
 
 
 def _server_file(env: Env, files: ConfigReader) -> str:
-    old = _in_config_dir(env, ".config.json")  # Claude Code prefers it where it is not empty
+    old = in_config_dir(env, ".config.json")  # Claude Code prefers it where it is not empty
     if files.size(old):
         return old
     return posixpath.join(env.get("CLAUDE_CONFIG_DIR") or in_home(env), ".claude.json")
 
 
 def _settings_file(env: Env) -> str:
-    return _in_config_dir(env, "settings.json")
+    return in_config_dir(env, "settings.json")
 
 
 def _server(command: Sequence[str], _variables: Sequence[str]) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def _agent_snippet(entry: str) -> str:
 
 
 def _login(env: Env, files: ConfigReader) -> str:
-    place = set_variable(env, *_LOGIN) or filled_file(files, _in_config_dir(env, ".credentials.json"))
+    place = set_variable(env, *_LOGIN) or filled_file(files, in_config_dir(env, ".credentials.json"))
     if place:
         return place
     path = _settings_file(env)

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern, first_line
-from orchestrator.engines.codex_setup import SETUP, config_file
+from orchestrator.engines.codex_setup import SETUP, config_dir, config_file
 from orchestrator.engines.definition import (
     THEN_TYPE,
     Engine,
@@ -22,6 +22,7 @@ from orchestrator.engines.definition import (
     Launch,
     PreparedLaunch,
     RoleFolder,
+    TranscriptPlace,
     UserFiles,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id
@@ -355,6 +356,11 @@ PATTERNS = (
     ),
 )
 
+
+def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:
+    return TranscriptPlace(f"{config_dir(env)}/sessions", f"*/*/*/rollout-*-{session}.jsonl")
+
+
 ROW = Engine(
     name="codex",
     prepare=_prepare,
@@ -383,6 +389,7 @@ ROW = Engine(
     shared_process=r"/codex app-server\b",
     session_key="threadId",
     resumes=True,
+    transcript=_transcript,
     models=True,
     call_limit_s=300.0,
     headless=Headless(run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin"),

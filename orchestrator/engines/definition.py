@@ -106,6 +106,13 @@ class HeadlessCommand:
     stdin: str | None = None
 
 
+class TranscriptPlace(NamedTuple):
+    """Where a CLI keeps the transcript of one session: ``files`` is a glob pattern below ``folder``."""
+
+    folder: str
+    files: str
+
+
 class ChatRecord(NamedTuple):
     """Where a CLI records one chat: ``files`` is a glob pattern below ``folder``, ``message`` a regex for them."""
 
@@ -188,6 +195,9 @@ class Engine:
     slow_start: float = 1.0  # how many times longer than others its start takes: `ready_timeout_s` is stretched by it
     session_key: str = ""  # where a tool call's ``_meta`` names the CLI's session before anything else does
     resumes: bool = False
+    transcript: Callable[[Mapping[str, str], str], TranscriptPlace] | None = (
+        None  # of a session (a plain id), by the CLI's environment; None: in no file that people can read
+    )
     models: bool = False  # takes a model
     call_limit_s: float = 0.0  # how long it lets one tool call of a master run if nobody raised that; 0: not known
     headless: Headless | None = None  # how squads run it; None: they cannot

@@ -24,6 +24,7 @@ from orchestrator.engines.definition import (
     Launch,
     PreparedLaunch,
     RoleFolder,
+    TranscriptPlace,
     UserFiles,
 )
 from orchestrator.engines.gemini_log import LOG, explain_log
@@ -157,7 +158,11 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
 def _record(env: Mapping[str, str], chat: str) -> ChatRecord:
     # Source: cleanupExpiredSessions in Gemini CLI 0.61; a context of its own comes before the first message.
     message = r'(?m)^\{"id":.*"type":"user"'
-    return ChatRecord(f"{gemini_home(env)}/.gemini/tmp", f"*/chats/session-*-{chat[:8]}.json*", message)
+    return ChatRecord(*_transcript(env, chat), message)
+
+
+def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:
+    return TranscriptPlace(f"{gemini_home(env)}/.gemini/tmp", f"*/chats/session-*-{session[:8]}.json*")
 
 
 def _above(env: Mapping[str, str], cwd: str) -> tuple[str, str]:
@@ -310,6 +315,7 @@ ROW = Engine(
     log=LOG,
     explain_log=explain_log,
     resumes=True,
+    transcript=_transcript,
     models=True,
     call_limit_s=600.0,
     headless=Headless(run=_run, chats="chosen", record=_record, long_prompt="stdin"),

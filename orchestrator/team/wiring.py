@@ -14,6 +14,7 @@ from orchestrator.team import agent_tools, agent_toolsets
 from orchestrator.team import tools as team_tools
 from orchestrator.team.life import agent_commands, agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.panes.pane_views import PaneViews
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.recovery.garbage_collection import GarbageCollection
 from orchestrator.team.recovery.repair import TeamRepair
@@ -92,7 +93,14 @@ class TeamWiring:
 
     def admin(self) -> AdminMethods:
         """Requests that only the command line makes."""
-        return {"worktree": partial(agent_worktrees.remove, self.supervisor), "gc": self._gc, "fix": self._repair.run}
+        views = PaneViews(self._roster, self.panes)
+        return {
+            "worktree": partial(agent_worktrees.remove, self.supervisor),
+            "gc": self._gc,
+            "fix": self._repair.run,
+            "peek": views.peek,
+            "pane": views.pane,
+        }
 
     def listed_tools(self, client: Client, answered: Any) -> None:
         """Once an agent's CLI has been sent our tools, its first prompt may go (`team.wake.parking`).

@@ -121,10 +121,19 @@ def _directory(cwd: Any, agent_cwd: Path, project: Path) -> Path:
     return directory
 
 
+def without_escapes(line: bytes) -> str:
+    """One line of raw output as a terminal would leave it: without escapes, and only what was drawn last."""
+    return _shown(_ESCAPE.sub("", line.decode("utf-8", "replace")).removesuffix("\n"))
+
+
+def _shown(line: str) -> str:
+    return CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()
+
+
 def plain_lines(tail: bytes) -> list[str]:
     """The last lines of raw output as text for JSON: at most 20 lines and 4 KB, without escapes and redraws."""
     text = _ESCAPE.sub("", tail.decode("utf-8", "replace"))
-    lines = [CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip() for line in text.split("\n")]
+    lines = [_shown(line) for line in text.split("\n")]
     kept: list[str] = []
     room = MAX_LINE_BYTES
     for line in reversed([line for line in lines if line][-MAX_LINES:]):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,9 @@ import zlib
 from pathlib import Path
 
 import pytest
+
+from orchestrator.cli.text_table import columns_of
+from tests.security.human import Human
 
 RUN = "run-20260102-030405-abcdef"
 AT = "2026-01-02T03:04:05.678Z"
@@ -133,6 +137,133 @@ def test_reading_commands_tell_the_facts_with_status_unknown_and_write_nothing(s
         assert "\x1b" not in done.stdout
     assert snapshot(shell.root) == before
     assert not list((shell.root.parent / "run").rglob("socket")), "a reader never starts a daemon"
+
+
+def agents(root: Path, count: int) -> None:
+    """Further agents, each at work on a task with a long title in wide letters."""
+    for n in range(count):
+        agent = root / ".agents" / "agents" / f"worker-with-a-long-name-{n}"
+        spec = {"name": agent.name, "role": "r", "engine": "shell", "run_id": RUN, "cwd": str(root), "policies": {}}
+        title = "테스트를 모두 실행하고 결과를 보고하세요 and report every failure with its reason"
+        log(agent / "inbox.jsonl", {"type": "task", "epoch": 1, "task_id": "t-1", "payload": title, "position": 1})
+        log(
+            agent / "outbox.jsonl",
+            happened("starting", **spec, env_names=[]),
+            happened("ready"),
+            happened("delivered", task_id="t-1", attempt=1),
+        )
+
+
+def test_the_status_of_eight_agents_fits_a_narrow_pane(shell: Shell, tmp_path: Path) -> None:
+    agents(shell.root, 7)
+    shell.base = tmp_path
+    with Human(shell, "status", columns=36) as human:
+        assert human.end() == 0
+        shown = human.see("ended with").splitlines()
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in shown][:-1]
+    assert len(lines) <= 8 + 3
+    assert max(columns_of(line) for line in lines) <= 36
+    assert sum("worker" in line for line in lines) == 7
+
+
+def test_a_watched_status_is_redrawn_in_place_until_ctrl_c(shell: Shell, tmp_path: Path) -> None:
+    shell.base = tmp_path
+    with Human(shell, "status", "--watch", "-n", "0.2", columns=60) as human:
+        human.see("1 agent")
+        agents(shell.root, 2)
+        human.see("3 agents")
+        human.type("\x03")
+        human.see("\x1b[?1049l")
+        raw = human.raw.decode()
+    assert raw.count("\x1b[?1049h") == raw.count("\x1b[?1049l") == 1, "the terminal is as it was before"
+    drawn = raw[raw.index("\x1b[?1049h") : raw.index("\x1b[?1049l")]
+    assert drawn.count("\x1b[2J") == 1, "a frame is written over the one before it"
+    assert drawn.count("\x1b[H") > 1
+    done = shell("status", "--watch")
+    assert (done.returncode, "\x1b" in done.stdout) == (0, False)
+
+
+def test_the_card_of_an_agent_names_all_that_a_person_asks(shell: Shell) -> None:
+    agent = shell.root / ".agents" / "agents" / "builder"
+    end = {"exit_code": 2, "message": "the command ended with exit code 2"}
+    log(
+        agent / "outbox.jsonl",
+        happened("delivered", task_id="t-2", attempt=1),
+        happened("error", task_id="t-2", attempt=1, payload=end),
+    )
+    screens = agent / "artifacts" / "screens"
+    screens.mkdir(parents=True)
+    (screens / "t-2-1.txt").write_text("make: ***\n")
+    shown = shell("status", "builder")
+    assert shown.returncode == 0
+    assert "✕ t-2, " in shown.stdout
+    assert "exit code 2" in shown.stdout
+    assert "artifacts/screens/t-2-1.txt" in shown.stdout
+    answer = shell.json("status", "builder")
+    assert answer["meta"]["last_task"]["outcome"] == "error"
+    assert answer["files"]["screen"].endswith("t-2-1.txt")
+    assert shell.json("status", "nobody", status=2)["error"]["code"] == "unknown_agent"
+    explained = shell("why", "builder")
+    assert "✕ t-2: the command ended" in explained.stdout
+    assert "t-2-1.txt" in explained.stdout
+
+
+def test_a_task_is_shown_whole_by_its_id_or_the_beginning_of_it(shell: Shell) -> None:
+    agent = shell.root / ".agents" / "agents" / "builder"
+    report = agent / "artifacts" / "report.md"
+    report.parent.mkdir()
+    report.write_text("whole")
+    outside = shell.root.parent / "secret"
+    outside.write_text("x")
+    text = "see .agents/agents/builder/artifacts/report.md and " + "x" * 500
+    payload = {"text": text, "artifact": "gone.log", "more": {"artifacts": ["../../../../secret", str(outside)]}}
+    log(
+        agent / "outbox.jsonl",
+        happened("delivered", task_id="t-2", attempt=1),
+        happened("ack", task_id="t-2"),
+        happened("requeued", task_id="t-2", attempt=2, reason="its program exited with 1"),
+        happened("delivered", task_id="t-2", attempt=2) | {"epoch": 2},
+        happened("error", task_id="t-2", attempt=2, payload=payload) | {"epoch": 2},
+    )
+    task = shell.json("task", "show", "t-2")
+    assert (task["state"], task["payload"], task["result"]) == ("error", {"command": "false"}, payload)
+    assert [(a["attempt"], a["epoch"], a["how"]) for a in task["attempts"]] == [(1, 1, "requeued"), (2, 2, "error")]
+    assert task["attempts"][0]["reason"] == "its program exited with 1"
+    named = [(Path(artifact["path"]).name, artifact["bytes"]) for artifact in task["artifacts"]]
+    assert named == [("report.md", 5), ("gone.log", None)], "nothing outside of the project is looked at"
+    shown = shell("task", "show", "t-2")
+    assert "x" * 500 in shown.stdout
+    assert "its program exited with 1" in shown.stdout
+    assert shell.json("task", "show", "builder/t-1")["state"] == "result"
+    assert shell.json("task", "show", "t-1", "--agent", "builder")["task_id"] == "t-1"
+    assert shell.json("task", "show", "t-", status=2)["error"]["code"] == "bad_argument"
+    assert shell.json("task", "show", "t-9", status=2)["error"]["code"] == "unknown_task"
+    assert shell.json("task", "show", "../x/t-1", status=2)["error"]["code"] in ("bad_id", "unknown_agent")
+    agents(shell.root, 1)
+    error = shell.json("task", "show", "t-1", status=2)["error"]
+    assert "builder/t-1" in error["next_step"]
+
+
+def test_tasks_are_listed_over_all_agents_and_by_their_end(shell: Shell) -> None:
+    agents(shell.root, 1)
+    other = "worker-with-a-long-name-0"
+    unfinished = shell.json("task", "list")["tasks"]
+    assert [(task["agent_id"], task["task_id"], task["state"]) for task in unfinished] == [
+        ("builder", "t-2", "queued"), (other, "t-1", "delivered"),
+    ]  # fmt: skip
+    assert [task["task_id"] for task in shell.json("task", "list", "--all", "--agent", "builder")["tasks"]] == [
+        "t-2",
+        "t-1",
+    ]
+    assert shell.json("task", "list", "--failed")["tasks"] == []
+    assert shell("task", "list", "--failed").stderr == "no failed tasks\n"
+    log(
+        shell.root / ".agents/agents" / other / "outbox.jsonl",
+        happened("error", task_id="t-1", attempt=1, payload="no"),
+    )
+    (failed,) = shell.json("task", "list", "--failed")["tasks"]
+    assert (failed["agent_id"], failed["reason"]) == (other, "no")
+    assert "false" in shell("task", "list").stdout
 
 
 def test_events_since_last_and_all(shell: Shell) -> None:

@@ -15,7 +15,7 @@ from orchestrator.core.records import OUTBOX
 from orchestrator.edge.project_location import find_project
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
-from orchestrator.team.worktrees import git, include, inspection, worktrees
+from orchestrator.team.worktrees import changes, git, include, inspection, worktrees
 from tests.support.stage import tree as entries
 from tests.support.stage import until
 
@@ -672,3 +672,77 @@ def test_the_lock_does_not_stay(root):
     give(root)
     with (root / ".agents" / "worktrees" / ".lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# -- what an agent did ----------------------------------------------------------------------------------------------
+
+
+def test_a_diff_shows_commits_and_what_is_not_committed_and_names_new_files(root):
+    path, _ = give(root)
+    write(path, "a.txt", "one\ncommitted\n")
+    commit(path, "more")
+    write(path, "sub/b.txt", "b\nchanged\n")
+    write(path, "new file", "n\n")
+    commit_to_main(root)
+    change = changes.diff(root, "a")
+    text = change.text.decode()
+    assert "+committed" in text
+    assert "+changed" in text
+    assert "main" not in text, "only what the agent did"
+    assert change.untracked == ["new file"]
+    assert "2 files changed" in changes.diff(root, "a", stat=True).text.decode()
+    with pytest.raises(BadRequest) as none:
+        changes.diff(root, "b")
+    assert none.value.code == "no_worktree"
+
+
+def test_a_merge_takes_the_commits_into_the_checked_out_branch(root):
+    path, _ = give(root)
+    write(path, "a.txt", "one\nmine\n")
+    commit(path, "mine")
+    write(path, "left", "not committed\n")
+    commit_to_main(root)
+    before = entries(root / ".git" / "refs")
+    seen = changes.merge_preview(root, "a")
+    assert ([each["subject"] for each in seen["commits"]], seen["clean"], seen["uncommitted"]) == (
+        ["mine"],
+        True,
+        ["left"],
+    )
+    assert entries(root / ".git" / "refs") == before
+    done = changes.merge(root, "a")
+    assert done["merged"]
+    assert (root / "a.txt").read_text() == "one\nmine\n"
+    assert sh(root, "log", "-1", "--format=%s") == f"Merge branch '{done['branch']}'"
+    assert changes.merge(root, "a")["merged"] is None
+
+
+def commit_to_main(root):
+    write(root, "main.txt", "main\n")
+    commit(root, "main goes on")
+
+
+@pytest.mark.parametrize("why", ["conflict", "dirty", "detached", "rebase"])
+def test_a_merge_that_could_harm_changes_nothing(root, why):
+    path, _ = give(root)
+    write(path, "a.txt", "mine\n")
+    commit(path, "mine")
+    if why == "conflict":
+        write(root, "a.txt", "theirs\n")
+        commit(root, "theirs")
+    elif why == "dirty":
+        write(root, "sub/b.txt", "in work\n")
+    elif why == "detached":
+        sh(root, "checkout", "-q", "--detach")
+    else:
+        (root / ".git" / "rebase-merge").mkdir()
+    before = entries(root / ".git" / "refs"), sh(root, "status", "--porcelain"), (root / "a.txt").read_text()
+    with pytest.raises(Conflict) as refused:
+        changes.merge(root, "a")
+    code = {"conflict": "merge_conflict", "dirty": "worktree_dirty"}.get(why, "worktree_busy")
+    assert refused.value.code == code
+    assert (
+        entries(root / ".git" / "refs"),
+        sh(root, "status", "--porcelain"),
+        (root / "a.txt").read_text(),
+    ) == before

@@ -55,7 +55,7 @@ PACKAGES = {
     },
     # Parse, call one service, render.
     "cli": {
-        "base", "trust", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd",
+        "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd",
         "project_trust", "daemon",
     },
     # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.

@@ -28,6 +28,7 @@ from orchestrator.team.life.deletion import DeletionLadder
 from orchestrator.team.life.process_exits import ProcessExits
 from orchestrator.team.life.readiness import cause_of
 from orchestrator.team.life.restart_pause import RestartPauses
+from orchestrator.team.life.screen_keeping import ScreenKeeping
 from orchestrator.team.life.screen_watch import ScreenWatch
 from orchestrator.team.panes.border_lines import BorderLines
 from orchestrator.team.panes.pane_focus import PaneFocus
@@ -57,6 +58,7 @@ class Supervisor:
         self._process_exits = ProcessExits(roster, team_panes, self.tend)
         self._restart_pauses = RestartPauses(roster, self.tend)
         self._deletion = DeletionLadder(roster, team_panes)
+        self._screen_keeping = ScreenKeeping(roster, team_panes)
         self._meta_files = MetaFiles(roster)
         self._border_lines = BorderLines(roster)
         self._pane_focus = PaneFocus(roster, team_panes)
@@ -68,6 +70,7 @@ class Supervisor:
         roster.listeners.append(self._meta_files.changed)
         roster.listeners.append(self.deadlines.seen)
         roster.listeners.append(self._has_work)
+        roster.listeners.append(self._screen_keeping.seen)
 
     def _at(self) -> str:
         return rfc3339(self.roster.clock.now())
@@ -317,7 +320,9 @@ class Supervisor:
         how = supervision.must_end(entry.state)
         if how:  # a daemon ended it and was killed before it could record that
             end = end._replace(how=how, reason=EXITS[how])
+        self._screen_keeping.begin(entry)
         await self._commit_exit(entry, end, lines)
+        await self._screen_keeping.finish(entry)  # the next launch may use the pane
 
     async def _dead(self, run: TeamRun, agent_id: str) -> TaggedPane | None:
         """The pane, once tmux knows how its process ended; None if it is gone."""
@@ -333,8 +338,10 @@ class Supervisor:
     async def _after_failure(self, entry: AgentEntry, run: TeamRun, pane: TaggedPane | None) -> None:
         """End a CLI that did not get ready in time, so that it cannot start working later, and close its pane."""
         if pane is not None and (entry.state.failure or {}).get("code") == "not_ready":
+            self._screen_keeping.begin(entry)
             if not pane.dead:
                 await self._deletion.at_once(pane.pid)
+            await self._screen_keeping.finish(entry)
             await self.team_panes.remove(run, entry.agent_id)
             entry.pane_id = None
         entry.process = "gone"
@@ -345,11 +352,13 @@ class Supervisor:
     async def _end(self, entry: AgentEntry, run: TeamRun) -> None:
         """The steps of agent_delete: stop command, grace, SIGTERM, SIGKILL of the tree, then the pane."""
         agent = entry.state
+        self._screen_keeping.begin(entry)  # at once: some CLIs clear their screen when they end
         if agent.life != "stopped":
             rungs = await self._end_process(entry, run)
             failpoints.passed("delete:process-ended")
             entry.process = "gone"
             await self.roster.commit(entry, supervision.stopped(agent, at=self._at(), rungs=rungs))
+        await self._screen_keeping.finish(entry)
         await self.team_panes.remove(run, entry.agent_id)
         failpoints.passed("delete:pane-removed")
         await self.roster.commit(entry, supervision.deleted(agent, at=self._at()))
@@ -423,6 +432,7 @@ class Supervisor:
         await self._process_exits.close()
         await self.screen_watch.close()
         await self.deadlines.close()
+        await self._screen_keeping.close()
         await self._meta_files.close()
         self._border_lines.close()
         self._pane_focus.close()

@@ -12,6 +12,7 @@ import structlog
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Timer
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.core.glyphs import status_sign
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import status_of
@@ -22,10 +23,6 @@ log = structlog.get_logger()
 
 EVERY_S = 0.25
 REASON_MAX = 60
-GLYPHS = {
-    "idle": "○", "busy": "●", "parked": "◌", "starting": "◐", "stopping": "◐", "blocked": "!", "stalled": "!",
-    "exited": "✕", "failed": "✕", "deleted": "✕", "unknown": "?",
-}  # fmt: skip
 
 
 class BorderLines:
@@ -78,7 +75,7 @@ def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:
     What a person needs first comes first: a narrow pane cuts the end.
     """
     state = entry.state
-    status_text = f"{GLYPHS.get(status, '?')} {status}"
+    status_text = f"{status_sign(status)} {status}"
     if status == "blocked" and reason:
         status_text += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
     parts = [entry.agent_id, status_text]

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.errors import BadRequest
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_reader import page, place, read_all
 from orchestrator.journal.project_files import Paths, check_id
-from orchestrator.team.roster import offline_view
+from orchestrator.team.roster import offline_view, screen_files, task_views
+from orchestrator.team.roster.transcripts import transcript_of
 
 SAYS = ("reason", "how", "code", "signal", "kind", "until", "attempt", "position", "timeout_s", "by")
 """Keys of a record that are shown to people; the shortened payload of a terminal event is added."""
@@ -22,9 +23,10 @@ SHOWN = 200
 
 
 def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
-    """The agent's status and its evidence: ``{agent_id, status, reason, evidence, next}``.
+    """The agent's status and its evidence: ``{agent_id, status, reason, evidence, last_task, files, next}``.
 
-    ``meta`` is the meta of agent_get. Each piece of ``evidence`` is ``{file, line, seq, type, at, says}``.
+    ``meta`` is the meta of agent_get. Each piece of ``evidence`` is ``{file, line, seq, type, at, says}``; ``files``
+    has the newest kept ``screen`` and the CLI's ``transcript``, if there are any; ``next`` is what a person may do.
     """
     paths, agent_id = Paths(root), str(meta["agent_id"])
     logs = {"inbox": paths.inbox(agent_id), "outbox": paths.outbox(agent_id)}
@@ -39,7 +41,9 @@ def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
         "reason": meta["reason"],
         "task_id": task_id,
         "evidence": [line for line in cited if line is not None],
-        "next": _next_for(str(meta["status"]), agent_id, paths),
+        "last_task": meta.get("last_task"),
+        "files": files_of(root, meta),
+        "next": next_for(meta),
     }
 
 
@@ -50,10 +54,18 @@ def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dic
     agents have a task of this id and ``agent_id`` names none of them.
     """
     paths = Paths(root)
-    owner = agent_id or _owner(paths, task_id)
+    agents = [agent_id] if agent_id else offline_view.agent_ids(root)
+    try:
+        owner, task_id = task_views.find_task(root, task_id, agents)
+    except BadRequest as error:
+        if agent_id or error.code != "unknown_task":
+            raise
+        raise BadRequest(
+            "unknown_task",
+            f"there is no agent or task {task_id!r}",
+            "orchestrator status shows the agents, orchestrator task list --all their tasks",
+        ) from None
     records = list(_records(paths, owner, task_id))
-    if not records:
-        raise BadRequest("unknown_task", f"{owner} has no task {task_id!r}")
     outbox = [record for path, record in records if path == paths.outbox(owner)]
     end = next((record for record in outbox if record["type"] in TERMINAL), None)
     meta = meta_of(owner)
@@ -68,26 +80,6 @@ def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dic
     if end is None:
         answer["agent"] = of_agent(root, meta)
     return answer
-
-
-def _owner(paths: Paths, task_id: str) -> str:
-    owners = []
-    for row in offline_view.agents(paths.root):
-        inbox = paths.inbox(str(row["agent_id"]))
-        try:
-            if any(r.get("task_id") == task_id and r["type"] == "task" for r in read_all(inbox, INBOX_TYPES)):
-                owners.append(str(row["agent_id"]))
-        except OrchestratorError:
-            continue  # `doctor` reports damaged logs
-    if len(owners) > 1:
-        ways = ", ".join(f"{owner}/{task_id}" for owner in owners)
-        raise BadRequest("bad_argument", f"several agents have a task {task_id!r}", f"say which: {ways}")
-    if not owners:
-        message = f"there is no agent or task {task_id!r}"
-        raise BadRequest(
-            "unknown_task", message, "orchestrator status shows the agents, orchestrator task list their tasks"
-        )
-    return owners[0]
 
 
 def _records(paths: Paths, agent_id: str, task_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -139,12 +131,30 @@ def _record_line(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _next_for(status: str, agent_id: str, paths: Paths) -> str:
+def files_of(root: Path, meta: dict[str, Any]) -> dict[str, str]:
+    """What shows the agent's work to a person: the newest kept ``screen`` and the CLI's ``transcript``, if any."""
+    paths, agent_id = Paths(root), str(meta["agent_id"])
+    screens = screen_files.listed(paths, agent_id)
+    transcript = transcript_of(paths, agent_id, str(meta.get("engine", "")), meta.get("session"))
+    files = {"screen": screens[0] if screens else None, "transcript": transcript}
+    return {name: str(path) for name, path in files.items() if path is not None}
+
+
+def next_for(meta: dict[str, Any]) -> str:
+    """What a person does next about the agent: a command to type."""
+    agent_id, last = str(meta["agent_id"]), meta.get("last_task") or {}
+    at_rest = f'give it work: orchestrator task add {agent_id} --command "..."'
+    if last.get("outcome") == "error":
+        at_rest = f"see why its last task failed: orchestrator task show {agent_id}/{last['task_id']}"
     ways = {
+        "starting": f"look at its pane: orchestrator peek {agent_id}",
+        "busy": f"follow it: orchestrator logs {agent_id} -f",
+        "idle": at_rest,
+        "parked": at_rest,
         "failed": f"restart it: orchestrator agent restart {agent_id}",
-        "stalled": f"look at its pane; then wait, or: orchestrator agent restart {agent_id}",
-        "blocked": "look at its pane; the reason says what it waits for",
+        "stalled": f"look at its pane: orchestrator attach {agent_id}; it may need: agent restart {agent_id}",
+        "blocked": f"answer in its pane: orchestrator attach {agent_id}",
         "exited": f"wait for what the reason says, or: orchestrator agent restart {agent_id}",
-        "unknown": f"look at its pane, and at {paths.outbox(agent_id)}",
+        "unknown": f"look at its pane: orchestrator peek {agent_id}; its records: orchestrator events {agent_id}",
     }
-    return ways.get(status, "")
+    return ways.get(str(meta["status"]), "")

@@ -27,6 +27,7 @@ from orchestrator.journal.removal import measure, remove
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.recovery import orphans
 from orchestrator.team.recovery.orphans import ProvenProcess
+from orchestrator.team.roster import screen_files
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
@@ -253,7 +254,7 @@ class GarbageCollection:
                 continue
             ended_at = _deleted_at(entry) if entry is not None and ended else None
             note = _worktree_note(roster.root, entry) if entry is not None else ""
-            artifacts = measure(paths.artifacts(path.name))
+            artifacts = self._artifacts(path.name)
             data.append(GarbageData("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
         for path in self._directories(paths.runs):
             run = roster.runs.get(path.name)
@@ -269,9 +270,19 @@ class GarbageCollection:
         sizes = [measure(path) for path in self._removable(directory)]
         return sum(files for files, _ in sizes), sum(size for _, size in sizes)
 
+    def _artifacts(self, agent_id: str) -> tuple[int, int]:
+        """Files and bytes of what the agent left; its kept screens are ours, and go with its other files."""
+        files, size = measure(self._roster.paths.artifacts(agent_id))
+        folder = screen_files.folder_of(self._roster.paths, agent_id)
+        screens = measure(folder) if screen_files.is_ours(folder) else (0, 0)
+        return files - screens[0], size - screens[1]
+
     def _removable(self, directory: Path) -> list[Path]:
         kept = {self._roster.paths.collected(directory).name, "artifacts"}
-        return [path for path in sorted(directory.iterdir()) if path.name not in kept]
+        rest = [path for path in sorted(directory.iterdir()) if path.name not in kept]
+        screens = screen_files.folder_of(self._roster.paths, directory.name)
+        of_agent = directory.parent == self._roster.paths.agents
+        return [screens, *rest] if of_agent and screen_files.is_ours(screens) else rest
 
     # -- processes and panes ------------------------------------------------------------------------------------
 
@@ -327,7 +338,7 @@ class GarbageCollection:
         failpoints.passed("gc:agent-marked")
         roster.forget_collected(item.name)
         # Before the rest: as long as something of that is there, the next run comes here again.
-        if not measure(roster.paths.artifacts(item.name))[0]:
+        if not self._artifacts(item.name)[0]:
             await asyncio.to_thread(remove, roster.paths.artifacts(item.name))
         for path in self._removable(directory):
             await asyncio.to_thread(remove, path)

@@ -51,7 +51,7 @@ def _pane(paths: Paths, agent: state.Agent) -> str | None:
 def agents(root: Path) -> list[dict[str, Any]]:
     """The rows of agent_list for the whole project; an unreadable agent is a row with status `failed`."""
     paths = Paths(root)
-    return [row(paths, agent_id) for agent_id in _ids(paths)]
+    return [row(paths, agent_id) for agent_id in agent_ids(root)]
 
 
 def row(paths: Paths, agent_id: str) -> dict[str, Any]:
@@ -80,6 +80,12 @@ def events(root: Path, agent_id: str, since_seq: int, max_events: int) -> dict[s
     check_id(agent_id, "agent_id")
     must_be_there(paths, agent_id)
     return {"agent_id": agent_id, **_page(paths.outbox(agent_id), OUTBOX_TYPES, since_seq, max_events)}
+
+
+def record(root: Path, agent_id: str, seq: int) -> dict[str, Any] | None:
+    """One record of the agent's outbox, whole; None if it is not there. For what `events` has cut."""
+    records = page(Paths(root).outbox(check_id(agent_id, "agent_id")), OUTBOX_TYPES, seq - 1, (1, 1))
+    return records[0] if records and records[0]["seq"] == seq else None
 
 
 def broadcast(root: Path, run_id: str | None, since_seq: int, max_events: int) -> dict[str, Any]:
@@ -120,7 +126,9 @@ def runs(root: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda run: str(run["created_at"]))
 
 
-def _ids(paths: Paths) -> list[str]:
+def agent_ids(root: Path) -> list[str]:
+    """The ids of all agents whose data is there, deleted ones included."""
+    paths = Paths(root)
     if not paths.agents.is_dir():
         return []
     return sorted(

@@ -15,14 +15,15 @@ import typer
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest
 from orchestrator.cli import agents, app, command_groups, facts, output, tasks
+from orchestrator.cli.event_text import EventText
 from orchestrator.edge import project_location
 from orchestrator.trust import launched
 from orchestrator.trust.origin import UNKNOWN
 
 COMMANDS = [
-    ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["doctor"], ["gc"],
+    ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["logs"], ["runs"], ["attach"], ["peek"], ["diff"], ["merge"], ["doctor"], ["gc"],
     ["schema"], ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
-    ["task", "add"], ["task", "cancel"], ["task", "list"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
+    ["task", "add"], ["task", "cancel"], ["task", "list"], ["task", "show"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
     ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"], ["up"], ["down"], ["trust"],
     ["worktree", "list"], ["worktree", "merge-check"], ["worktree", "remove"],
     ["roles", "list"], ["roles", "show"], ["roles", "lint"],
@@ -38,6 +39,7 @@ CHANGING = [
     ["task", "add", "a", "--command", "true"],
     ["task", "cancel", "a", "t"], ["daemon", "start"], ["daemon", "stop"], ["daemon", "restart"], ["demo"],
     ["setup", "gemini"], ["doctor", "--live"], ["doctor", "--fix"], ["gc"], ["up"], ["down"],
+    ["attach", "a"], ["peek", "a"], ["merge", "a"],
     ["worktree", "remove", "a"], ["squad", "run", "r", "--task", "t"], ["squad", "start", "-"], ["squad", "wait", "s"],
     ["squad", "cancel", "s"], ["spawn", "create", "t", "--mode", "single"], ["spawn", "cancel", "r"],
     ["gsd", "index"],
@@ -466,19 +468,19 @@ def test_a_waiting_add_exits_by_how_the_task_ended(monkeypatch, capsys, end, sta
 
 def test_a_waiting_add_ends_when_its_agent_has_ended_without_a_terminal_event(monkeypatch) -> None:
     with pytest.raises(tasks.Conflict) as caught:
-        tasks._follow(Scripted([[], []], "failed"), "b", "t-1", 4, quiet=True)
+        tasks._follow(Scripted([[], []], "failed"), "b", "t-1", 4, None)
     assert caught.value.code == "agent_ended"
 
 
 def test_a_terminal_event_written_as_the_agent_ends_is_still_found() -> None:
     pages = [[], [record(5, "canceled", "t-1")]]
-    assert tasks._follow(Scripted(pages, "deleted"), "b", "t-1", 4, quiet=True)["type"] == "canceled"
+    assert tasks._follow(Scripted(pages, "deleted"), "b", "t-1", 4, None)["type"] == "canceled"
 
 
 def test_text_of_agents_cannot_command_the_terminal(capsys) -> None:
     output.say("a\x1b[2Jb\x9bc\x07")
     output.table(["X"], [["\x1b]0;title\x07\n"]])
-    output.say(output.event_line(record(1, "progress", "t", payload={"text": "\x1b[31m\x9b"})))
+    EventText(Path(), "b").show([record(1, "progress", "t", payload={"text": "\x1b[31m\x9b"})])
     shown = capsys.readouterr().out
     assert not [c for c in shown if not c.isprintable() and c != "\n"]
 

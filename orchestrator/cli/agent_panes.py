@@ -1,0 +1,76 @@
+"""Commands that show an agent's pane: attach jumps to it, peek prints its screen. The daemon says where it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.cli import options, output
+from orchestrator.cli.daemon_client import DaemonClient, project_here
+from orchestrator.cli.options import AgentId, Json
+
+
+def peek(
+    agent_id: AgentId,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", metavar="LINES", min=0, help="The last LINES, from its history too.")
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Print what an agent's pane shows now, as text."""
+    options.refuse_agents()
+    with DaemonClient(project_here(), start=True) as link:
+        answer = link.ask("orchestrator/peek", {"agent_id": agent_id, "lines": lines})
+    if as_json:
+        output.print_json(answer)
+        return
+    for line in answer["lines"]:
+        output.say_line(line)
+
+
+def attach(agent_id: AgentId, as_json: Json = False) -> None:
+    """Go to an agent's pane and zoom it.
+
+    Inside tmux your client switches to it; outside, this terminal attaches. Your tmux prefix and z zooms out, and d
+    detaches. With --json only print the tmux command.
+    """
+    options.refuse_agents()
+    with DaemonClient(project_here(), start=True) as link:
+        pane = link.ask("orchestrator/pane", {"agent_id": agent_id})
+    command = attach_command(str(pane["tmux_socket"]), str(pane["tmux_pane_id"]), inside=os.environ.get("TMUX", ""))
+    if as_json:
+        output.print_json({"agent_id": agent_id, "command": command})
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadRequest("bad_argument", "attach needs a terminal", f"orchestrator peek {agent_id} prints the screen")
+    program = shutil.which(command[0])
+    if program is None:
+        raise Environment("no_tmux", "tmux is not installed")
+    sys.stdout.flush()
+    # tmux needs this terminal, and nothing is left for us to do.
+    os.execv(program, command)  # noqa: S606  (an argv list)
+
+
+def attach_command(socket: str, pane_id: str, *, inside: str) -> list[str]:
+    """The tmux command that shows the pane, zoomed; ``inside`` is $TMUX, empty outside of tmux.
+
+    Inside another tmux server, attaching would be refused as nested: the terminal attaches without its $TMUX.
+    """
+    here = os.path.realpath(inside.rsplit(",", 2)[0]) == os.path.realpath(socket) if inside else False
+    go = ["switch-client", "-t", pane_id] if here else ["attach-session", "-t", pane_id]
+    zoom = ["if-shell", "-F", "-t", pane_id, "#{window_zoomed_flag}", "", f"resize-pane -Z -t {pane_id}"]
+    commands = [["select-window", "-t", pane_id], ["select-pane", "-t", pane_id], zoom, go]
+    words = [word for command in commands for word in (*command, ";")][:-1]
+    nested = ["env", "-u", "TMUX"] if inside and not here else []
+    return [*nested, "tmux", "-S", socket, *words]
+
+
+def add_to(app: Any) -> None:
+    """Declare the commands on the top-level app."""
+    options.command(app, "attach", "orchestrator attach builder")(attach)
+    options.command(app, "peek", "orchestrator peek builder\norchestrator peek builder -n 200")(peek)

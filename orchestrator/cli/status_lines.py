@@ -1,0 +1,134 @@
+"""Lay out the status of a team for a terminal's width: one line an agent, who needs a human first. Pure.
+
+Rows are those of agent_list, their texts printable. Nothing here writes or asks, so that any display can use it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from orchestrator.cli.text_table import Column, age, cut, lines_of
+from orchestrator.core.glyphs import outcome_sign, status_sign
+
+NEEDS_HUMAN = ("blocked", "stalled", "failed")
+_ORDER = {
+    **dict.fromkeys(NEEDS_HUMAN, 0),
+    **dict.fromkeys(("busy", "starting", "exited"), 1),
+    **dict.fromkeys(("idle", "parked", "unknown"), 2),
+    **dict.fromkeys(("stopping", "deleted"), 3),
+}
+_SAYS_NOTHING = ("busy", "idle", "parked")
+"""Statuses whose reason repeats the status."""
+WIDE = 90  # columns from which task and reason have a column each
+WORDS = 48  # columns from which the status is shown as a word too
+
+
+class StatusLine(NamedTuple):
+    """One line; its first ``colored`` characters show ``status``, which is empty for titles."""
+
+    text: str
+    status: str = ""
+    colored: int = 0
+
+
+def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows: who needs a human, the busy, the idle, the ended; the oldest status first."""
+    return sorted(rows, key=lambda row: (_ORDER.get(row["status"], 2), row.get("since") or "~", str(row["agent_id"])))
+
+
+def status_lines(
+    rows: Sequence[dict[str, Any]],
+    width: int | None,
+    now: datetime,
+    *,
+    names: Mapping[str, str] | None = None,
+    ascii_only: bool = False,
+) -> list[StatusLine]:
+    """The titles and one line an agent, none wider than ``width``; None: nothing is cut.
+
+    ``names`` are shown in place of ids.
+    """
+    rows = in_order(rows)
+    separate = width is None or width >= WIDE
+    words = width is None or width >= WORDS
+    signs = [status_sign(row["status"], ascii_only=ascii_only) for row in rows]
+    states = [f"{sign} {row['status']}" if words else sign for sign, row in zip(signs, rows, strict=True)]
+    work = [task_text(row, ascii_only=ascii_only) for row in rows]
+    why = [reason_text(row) for row in rows]
+    if not separate:
+        work = [_joined(row, what, reason) for row, what, reason in zip(rows, work, why, strict=True)]
+    ended = [row.get("finished") or {} for row in rows]
+    marks = {kind: outcome_sign(kind, ascii_only=ascii_only) for kind in ("result", "error")}
+    columns = [
+        Column("STATUS" if words else "", states),
+        Column("AGENT", [(names or {}).get(row["agent_id"], str(row["agent_id"])) for row in rows], least=8),
+        Column("TASK", work, least=8),
+        Column("FOR", [age(row.get("since"), now) for row in rows], right=True),
+        Column("TRY", [_above(row.get("attempt"), 1) for row in rows], right=True),
+        Column("QUEUE", [_above(row["queue_depth"], 0) for row in rows], right=True),
+        *(Column(mark, [_above(done.get(kind), 0) for done in ended], right=True) for kind, mark in marks.items()),
+        Column("REASON", why if separate else [""] * len(rows), least=10),
+    ]
+    if not words:  # a small pane: who, what, how long
+        columns = columns[:4]
+    title, *lines = lines_of(columns, width)
+    return [
+        StatusLine(title),
+        *(StatusLine(line, row["status"], len(state)) for line, row, state in zip(lines, rows, states, strict=True)),
+    ]
+
+
+def footer(rows: Sequence[dict[str, Any]], width: int | None, *, ascii_only: bool = False) -> str:
+    """The team in one line: ``12 agents · 2 need you · 7 busy · 41 ✓ 3 ✕``."""
+    waiting = sum(row["status"] in NEEDS_HUMAN for row in rows)
+    busy = sum(row["status"] == "busy" for row in rows)
+    ended = totals_text([row.get("finished") or {} for row in rows], ascii_only=ascii_only)
+    parts = [
+        f"{len(rows)} agent{'s' * (len(rows) != 1)}",
+        f"{waiting} need{'s' * (waiting == 1)} you" if waiting else "",
+        f"{busy} busy" if busy else "",
+        ended,
+    ]
+    line = (" - " if ascii_only else " · ").join(filter(None, parts))
+    return line if width is None else cut(line, width)
+
+
+def totals_text(counts: Iterable[Mapping[str, int]], *, ascii_only: bool = False) -> str:
+    """How many tasks ended, by outcome: ``41 ✓ 3 ✕``; empty without any."""
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    shown = [(total[kind], outcome_sign(kind, ascii_only=ascii_only)) for kind in ("result", "error", "canceled")]
+    return " ".join(f"{number} {sign}" for number, sign in shown if number)
+
+
+def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:
+    """What the agent works on, else what it did last with the outcome: ``✕ make lint``."""
+    if row.get("running_task_id"):
+        title = str(row.get("running_task_title") or row["running_task_id"])
+        return f"{title} (cancel requested)" if row.get("cancel_requested") else title
+    last = row.get("last_task")
+    if not last:
+        return ""
+    return f"{outcome_sign(last['outcome'], ascii_only=ascii_only)} {last.get('title') or last['task_id']}"
+
+
+def reason_text(row: dict[str, Any]) -> str:
+    """Why the agent has its status; of an agent at rest why its last task failed."""
+    if row["status"] not in _SAYS_NOTHING:
+        return str(row.get("reason") or "")
+    last = row.get("last_task") or {}
+    return str(last.get("reason") or "") if row["status"] != "busy" and last.get("outcome") == "error" else ""
+
+
+def _joined(row: dict[str, Any], work: str, reason: str) -> str:
+    """Task and reason in one column: of an agent that needs a human the reason comes first."""
+    first, second = (reason, work) if row["status"] in NEEDS_HUMAN else (work, reason)
+    return ": ".join(filter(None, (first, second)))
+
+
+def _above(number: Any, least: int) -> str:
+    return str(number) if isinstance(number, int) and number > least else ""
