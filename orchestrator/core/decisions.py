@@ -43,17 +43,6 @@ def task_id_from(req: str) -> str:
     return "t-" + hashlib.sha256(req.encode()).hexdigest()[:12]
 
 
-def slug(name: str) -> str:
-    """The agent id that is made of a name: ``[a-z0-9][a-z0-9-]{0,59}``.
-
-    Raises BadRequest ``bad_id`` if the name has no letter or digit.
-    """
-    agent_id = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60].strip("-")
-    if not agent_id:
-        raise BadRequest("bad_id", f"the name {name!r} has no letter or digit to make an id of")
-    return agent_id
-
-
 # -- the master's side ------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,8 @@ from orchestrator.base.clock import rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError, untrusted
 from orchestrator.base.platform.processes import environ_of
 from orchestrator.config.sources import PROJECT_FILE
-from orchestrator.core import decisions, supervision
+from orchestrator.core import supervision
+from orchestrator.core.agent_ids import slug
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.state import ENDED_LIVES
 from orchestrator.engines import table
@@ -151,7 +152,7 @@ def _planned(
 
     Values missing in the call come from the file of its ``role``, then from the configuration.
     """
-    decisions.slug(spec.name)
+    slug(spec.name)
     config = roster.config()
     row_ = (
         table.engine(spec.engine) if spec.engine else table.engine(table.default_engine(config.engine, client_name))

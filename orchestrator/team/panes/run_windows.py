@@ -17,8 +17,8 @@ import structlog
 
 from orchestrator.base import failpoints
 from orchestrator.base.clock import elapse, rfc3339
-from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
-from orchestrator.core import decisions
+from orchestrator.base.errors import Conflict, Environment, OrchestratorError
+from orchestrator.core.agent_ids import ascii_form
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
 from orchestrator.team.panes import master_pane
@@ -99,10 +99,7 @@ class RunWindows:
         """The name of the one session outside tmux: the project's name and a hash of its path."""
         root = self._roster.root
         digest = hashlib.sha256(str(root).encode()).hexdigest()[:6]
-        try:
-            name = decisions.slug(root.name)[:24]
-        except BadRequest:
-            name = "project"
+        name = ascii_form(root.name)[:24] or "project"
         return f"orchestrator-{name}-{digest}"
 
     def attach_command(self, run: TeamRun) -> str | None:

@@ -19,7 +19,8 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Signal, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.config.keys import Config
-from orchestrator.core import decisions, state, supervision
+from orchestrator.core import state, supervision
+from orchestrator.core.agent_ids import slug
 from orchestrator.core.records import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.journal.project_files import (
     Paths,
@@ -212,7 +213,7 @@ class Roster:
 
     def new_id(self, name: str) -> str:
         """The slug of the name, or with -2, -3 … when taken; ids are never reused."""
-        base = decisions.slug(name)
+        base = slug(name)
         candidate, n = base, 1
         while candidate in self.agents or candidate in self.corrupt or self.paths.agent_dir(candidate).exists():
             n += 1

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from orchestrator.base.errors import BadRequest
 from orchestrator.config import sources
 from orchestrator.config.keys import HARMLESS_ENGINES
-from orchestrator.core import decisions
+from orchestrator.core.agent_ids import slug
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import confine
 from orchestrator.trust.allowed import Class
@@ -54,7 +54,7 @@ def _known_engine(name: str) -> str:
 
 def _usable_name(name: str) -> str:
     try:
-        decisions.slug(name)
+        slug(name)
     except BadRequest as error:
         raise PydanticCustomError(_OURS, "{text}", {"text": error.message, "step": error.next_step}) from None
     if len(name) > MAX_NAME:

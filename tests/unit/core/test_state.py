@@ -696,28 +696,6 @@ def test_the_newest_session_is_gone_on_with():
     assert desk.agent.session == "s2"
 
 
-@pytest.mark.parametrize(
-    ("name", "made"),
-    [
-        ("Backend", "backend"),
-        ("  QA / e2e -- tests ", "qa-e2e-tests"),
-        ("x" * 70, "x" * 60),
-        ("a" * 59 + " b", "a" * 59),
-        ("Über 9", "ber-9"),
-        ("XaX", "xax"),
-    ],
-)
-def test_an_agents_id_is_made_of_the_letters_and_digits_of_its_name(name, made):
-    assert decisions.slug(name) == made
-
-
-@pytest.mark.parametrize("name", ["", "--", "한국어"])
-def test_a_name_without_a_letter_or_digit_makes_no_id(name):
-    with pytest.raises(BadRequest, match=repr(name)) as caught:
-        decisions.slug(name)
-    assert caught.value.code == "bad_id"
-
-
 def test_a_task_without_an_id_gets_one_from_its_call():
     """The same after every upgrade: a call that is sent again may meet a newer daemon."""
     assert decisions.task_id_from("c:1") == "t-" + "7c9d30055291"
