@@ -11,12 +11,14 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import options, output
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import DaemonClient, project_here
-from orchestrator.cli.options import AgentId, Json
+from orchestrator.cli.facts import FromDaemon
+from orchestrator.cli.options import AgentWord, Json
 
 
 def peek(
-    agent_id: AgentId,
+    agent: AgentWord,
     lines: Annotated[
         int, typer.Option("-n", "--lines", metavar="LINES", min=0, help="The last LINES, from its history too.")
     ] = 0,
@@ -25,6 +27,7 @@ def peek(
     """Print what an agent's pane shows now, as text."""
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
+        agent_id = chosen(FromDaemon(link), agent, must_live=True).agent_id
         answer = link.ask("orchestrator/peek", {"agent_id": agent_id, "lines": lines})
     if as_json:
         output.print_json(answer)
@@ -33,7 +36,7 @@ def peek(
         output.say_line(line)
 
 
-def attach(agent_id: AgentId, as_json: Json = False) -> None:
+def attach(agent: AgentWord, as_json: Json = False) -> None:
     """Go to an agent's pane and zoom it.
 
     Inside tmux your client switches to it; outside, this terminal attaches. Your tmux prefix and z zooms out, and d
@@ -41,6 +44,7 @@ def attach(agent_id: AgentId, as_json: Json = False) -> None:
     """
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
+        agent_id = chosen(FromDaemon(link), agent, must_live=True).agent_id
         pane = link.ask("orchestrator/pane", {"agent_id": agent_id})
     command = attach_command(str(pane["tmux_socket"]), str(pane["tmux_pane_id"]), inside=os.environ.get("TMUX", ""))
     if as_json:

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.cli import options, output, trust
+from orchestrator.cli import completion, options, output, trust
+from orchestrator.cli.agent_choice import chosen, shown_names
 from orchestrator.cli.daemon_client import DaemonClient, project_here
-from orchestrator.cli.facts import facts
-from orchestrator.cli.options import AgentId, Json, RunId
+from orchestrator.cli.facts import FromDaemon, facts
+from orchestrator.cli.options import AgentWord, Json, RunId
 
 READY_WAIT_S = 110.0  # agent_create waits at most this long in any configuration
 DELETE_WAIT_S = 120.0
@@ -24,8 +25,13 @@ app = options.app("Create, list, show, restart and delete agents.")
 def create(
     *,
     name: Annotated[str, typer.Argument(help="Short name; the agent's id is derived from it.")],
-    role: Annotated[str, typer.Option(help="What the agent is for; a label, or a role's id.")],
-    engine: Annotated[str, typer.Option(help="CLI to run in its pane; default: see config show.")] = "",
+    role: Annotated[
+        str, typer.Option(help="What the agent is for; a label, or a role's id. Default: the name.")
+    ] = "",
+    engine: Annotated[
+        str,
+        typer.Option(help="CLI to run in its pane; default: see config show.", autocompletion=completion.engines),
+    ] = "",
     cwd: Annotated[str, typer.Option(metavar="DIR", help="Working directory; default: the project.")] = "",
     env: Annotated[list[str], typer.Option(metavar="KEY=VALUE", help="Environment variable; repeatable.")] = [],  # noqa: B006
     model: Annotated[str, typer.Option(help="Model for the CLI; default: the CLI's own.")] = "",
@@ -47,7 +53,7 @@ def create(
     Inside tmux, the pane is in this window; outside tmux, in a session created for the team.
     """
     options.refuse_agents()
-    arguments: dict[str, Any] = {"name": name, "role": role}
+    arguments: dict[str, Any] = {"name": name, "role": role or name}
     if engine:
         arguments["engine"] = engine
     if cwd:
@@ -92,7 +98,8 @@ def list_agents(
 ) -> None:
     """List the agents of all team runs."""
     source = facts(project_here())
-    rows = [row for row in source.agents() if not run or row["run_id"] == run]
+    known = source.agents()
+    rows = [row for row in known if not run or row["run_id"] == run]
     if run and not rows:
         raise BadRequest("unknown_run", f"no agent belongs to team run {run!r}")
     if not every:
@@ -100,11 +107,12 @@ def list_agents(
     if as_json:
         output.print_json({"live": source.live, "agents": rows})
         return
+    names = shown_names(known)
     output.table(
         ["AGENT", "STATUS", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN", "REASON"],
         [
             [
-                row["agent_id"],
+                names[row["agent_id"]],
                 output.status_word(row["status"]),
                 row["running_task_id"] or "-",
                 str(row["queue_depth"]),
@@ -123,9 +131,10 @@ def list_agents(
 
 
 @options.command(app, "show", "orchestrator agent show builder")
-def show(agent_id: AgentId, as_json: Json = False) -> None:
+def show(agent: AgentWord, as_json: Json = False) -> None:
     """Show everything about one agent."""
-    meta = facts(project_here()).agent(agent_id)
+    source = facts(project_here())
+    meta = source.agent(chosen(source, agent).agent_id)
     if as_json:
         output.print_json({"meta": meta})
         return
@@ -141,7 +150,7 @@ def show(agent_id: AgentId, as_json: Json = False) -> None:
 
 @options.command(app, "restart", "orchestrator agent restart builder\norchestrator agent restart builder --fresh")
 def restart(
-    agent_id: AgentId,
+    agent: AgentWord,
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not continue the session of its last launch.")] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until the agent is ready.")] = False,
     as_json: Json = False,
@@ -152,10 +161,11 @@ def restart(
     the restart fails.
     """
     options.refuse_agents()
-    arguments: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
-    if no_wait:
-        arguments["ready_wait_ms"] = 0
     with DaemonClient(project_here(), start=True) as link:
+        agent_id = chosen(FromDaemon(link), agent, must_live=True).agent_id
+        arguments: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
+        if no_wait:
+            arguments["ready_wait_ms"] = 0
         answer = link.tool("agent_restart", arguments, wait_s=READY_WAIT_S)
     trust.note(answer.get("untrusted"))
     if as_json:
@@ -171,7 +181,7 @@ def restart(
 
 @options.command(app, "delete", "orchestrator agent delete builder\norchestrator agent delete builder --force --yes")
 def delete(
-    agent_id: AgentId,
+    agent: AgentWord,
     force: Annotated[bool, typer.Option("--force", help="Kill the agent now; its running task is lost.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
@@ -181,14 +191,15 @@ def delete(
     Unfinished tasks end in canceled; files stay.
     """
     options.refuse_agents()
-    arguments: dict[str, Any] = {"agent_id": agent_id}
-    if force:
-        if not yes and (as_json or not sys.stdin.isatty()):
-            raise BadRequest("confirm_needed", "--force kills the agent at once", "add --yes")
-        if not yes and not typer.confirm(f"Kill {agent_id} now?", err=True):
-            raise typer.Abort
-        arguments |= {"force": True, "confirm": agent_id}
+    if force and not yes and (as_json or not sys.stdin.isatty()):
+        raise BadRequest("confirm_needed", "--force kills the agent at once", "add --yes")
     with DaemonClient(project_here(), start=True) as link:
+        agent_id = chosen(FromDaemon(link), agent, must_live=True).agent_id
+        if force and not yes and not typer.confirm(f"Kill {agent_id} now?", err=True):
+            raise typer.Abort
+        arguments: dict[str, Any] = {"agent_id": agent_id}
+        if force:
+            arguments |= {"force": True, "confirm": agent_id}
         answer = link.tool("agent_delete", arguments, wait_s=DELETE_WAIT_S)
     if as_json:
         output.print_json(answer)

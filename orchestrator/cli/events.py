@@ -5,23 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.cli import options
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.event_text import EventText
-from orchestrator.cli.facts import LogPrinter
-from orchestrator.cli.options import AgentId, Follow, Json, Last, RunId, Since
+from orchestrator.cli.facts import LogPrinter, facts
+from orchestrator.cli.options import AgentWord, Follow, Json, Last, RunId, Since
 from orchestrator.cli.run_choice import choose_run
 
 
-def events(
-    agent_id: AgentId, since: Since = 0, follow: Follow = False, last: Last = 0, as_json: Json = False
-) -> None:
+def events(agent: AgentWord, since: Since = 0, follow: Follow = False, last: Last = 0, as_json: Json = False) -> None:
     """Print the events of an agent.
 
     With --json one record per line.
     """
     place = project_here()
-    records = LogPrinter(place, agent_id=agent_id).records(since, last, follow=follow)
-    EventText(place.root, agent_id).show(records, as_json=as_json)
+    source = facts(place)
+    choice = chosen(source, agent)
+    follow = follow and not choice.deleted  # nothing will follow
+    log = LogPrinter(place, source, agent_id=choice.agent_id)
+    EventText(place.root, choice.agent_id).show(log.records(since, last, follow=follow), as_json=as_json)
 
 
 def broadcast(
@@ -33,7 +35,7 @@ def broadcast(
     """
     place = project_here()
     run_id = choose_run(place, run)
-    records = LogPrinter(place, run_id=run_id).records(since, last, follow=follow)
+    records = LogPrinter(place, facts(place), run_id=run_id).records(since, last, follow=follow)
     EventText(place.root).show(records, as_json=as_json)
 
 

@@ -28,6 +28,7 @@ class Facts(Protocol):
     live: bool
 
     def agents(self) -> list[dict[str, Any]]: ...
+    def window_run(self) -> str | None: ...
     def agent(self, agent_id: str) -> dict[str, Any]: ...
     def events(self, agent_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]: ...
     def broadcast(self, run_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]: ...
@@ -46,6 +47,12 @@ class FromFiles:
 
     def agents(self) -> list[dict[str, Any]]:
         return self._reading.agents(self._root)
+
+    def window_run(self) -> str | None:
+        """The run that is led from this pane; without a daemon nothing knows the other panes of its window."""
+        from orchestrator.cli.run_choice import run_of_pane  # noqa: PLC0415
+
+        return run_of_pane(self._reading.runs(self._root))
 
     def agent(self, agent_id: str) -> dict[str, Any]:
         return self._reading.agent(self._root, agent_id)
@@ -79,6 +86,11 @@ class FromDaemon:
         rows: list[dict[str, Any]] = self.link.tool("agent_list", {"scope": "all"})["agents"]
         return rows
 
+    def window_run(self) -> str | None:
+        """The team run of this tmux window, as far as it has agents; outside tmux of the session made for it."""
+        rows = self.link.tool("agent_list", {})["agents"]
+        return next((str(row["run_id"]) for row in rows if row["run_id"]), None)
+
     def agent(self, agent_id: str) -> dict[str, Any]:
         meta: dict[str, Any] = self.link.tool("agent_get", {"agent_id": agent_id})["meta"]
         return meta
@@ -111,9 +123,9 @@ def facts(place: Project) -> Facts:
 class LogPrinter:
     """One log to print: an agent's events, or a run's broadcast. Goes over to the files if the daemon ends."""
 
-    def __init__(self, place: Project, *, agent_id: str = "", run_id: str = "") -> None:
+    def __init__(self, place: Project, source: Facts, *, agent_id: str = "", run_id: str = "") -> None:
         self._place = place
-        self._facts = facts(place)
+        self._facts = source
         self._agent_id = agent_id
         self._run_id = run_id
 

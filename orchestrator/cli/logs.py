@@ -17,9 +17,10 @@ import typer
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.cli import options, output
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import Facts, FromDaemon, facts
-from orchestrator.cli.options import AgentId, Follow, Json
+from orchestrator.cli.options import AgentWord, Follow, Json
 from orchestrator.edge.project_location import Project
 
 LOOK_AGAIN_S = 0.25
@@ -30,7 +31,7 @@ _OUTPUT = re.compile(r"(?P<task>.+)-a(?P<attempt>\d+)\.log")
 
 
 def logs(
-    agent_id: AgentId,
+    agent: AgentWord,
     follow: Follow = False,
     last: Annotated[
         int, typer.Option("-n", "--last", metavar="N", min=0, help="Only the last N lines; 0: all.")
@@ -45,7 +46,7 @@ def logs(
     """
     place = project_here()
     source = facts(place)
-    meta = source.agent(agent_id)
+    meta = source.agent(chosen(source, agent).agent_id)
     if meta["engine"] != RUNS_COMMANDS:
         _session(place, source, meta, follow=follow, as_json=as_json)
         return
@@ -56,7 +57,7 @@ def logs(
         output.print_json({"agent_id": meta["agent_id"], "file": str(file) if file else None, "lines": lines})
         return
     if file is None and not follow:
-        output.warn(f"no task of {agent_id} has any output yet")
+        output.warn(f"no task of {meta['agent_id']} has any output yet")
     for line in _followed(folder, task, last, follow=follow):
         output.say_line(line)
 

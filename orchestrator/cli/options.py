@@ -10,24 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.cli import completion
 from orchestrator.cli.command_groups import CommandGroup
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.trust import launched
 
-
-def agent_ids(incomplete: str) -> list[str]:
-    """Complete agent ids from a directory listing: a request to the daemon would make Tab slow."""
-    from orchestrator.cli.daemon_client import project_here  # noqa: PLC0415
-
-    try:
-        names = [entry.name for entry in os.scandir(project_here().root / ".agents" / "agents") if entry.is_dir()]
-    except OSError:
-        return []
-    return sorted(name for name in names if name.startswith(incomplete))
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, errors included.")]
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.", autocompletion=agent_ids)]
+AgentWord = Annotated[
+    str,
+    typer.Argument(
+        metavar="AGENT",
+        help="The agent's name or id; id:ID means exactly that agent, even if it was deleted.",
+        autocompletion=completion.agents,
+    ),
+]
 RunId = Annotated[str, typer.Option("--run", metavar="RUN", help="Only this team run.")]
 Since = Annotated[int, typer.Option("--since", metavar="SEQ", min=0, help="Only records after this sequence number.")]
 Last = Annotated[int, typer.Option("-n", "--last", metavar="N", min=0, help="Only the last N records; 0: all.")]

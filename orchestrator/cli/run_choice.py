@@ -33,6 +33,12 @@ def choose_run(place: Project, wanted: str) -> str:
     return str((live or runs)[-1]["run_id"])  # they come oldest first
 
 
+def run_of_pane(runs: list[dict[str, Any]]) -> str | None:
+    """The newest live run that is led from this pane, or shown in it; None if there is none."""
+    live = [run for run in runs if not run["ended_at"] and _is_of_this_pane(run)]
+    return str(live[-1]["run_id"]) if live else None
+
+
 def _is_of_this_pane(run: dict[str, Any]) -> bool:
     """Whether this runs in the pane that leads the run, or shows it outside tmux."""
     socket, _, more = os.environ.get("TMUX", "").partition(",")

@@ -14,7 +14,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, NotReady
 from orchestrator.base.toolsets import DEFAULT_TOOLSETS, GSD, TOOLSETS
-from orchestrator.cli import options, output
+from orchestrator.cli import completion, options, output
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 
@@ -30,7 +30,14 @@ BUSY_S = 12.0  # longer than a CLI honours the lock of a dead process: `UserSetu
 
 
 def setup(  # noqa: PLR0917  (typer calls it by name)
-    cli: Annotated[str, typer.Argument(metavar="CLI", help="The CLI, such as gemini, claude, codex or opencode.")],
+    cli: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLI",
+            help="The CLI, such as gemini, claude, codex or opencode.",
+            autocompletion=completion.clis,
+        ),
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
     uninstall: Annotated[
         bool, typer.Option("--uninstall", help="Remove what setup added; with --hooks only the hooks.")

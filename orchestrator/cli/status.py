@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
-from orchestrator.cli import agent_card, options, output
+from orchestrator.cli import agent_card, completion, options, output
+from orchestrator.cli.agent_choice import chosen, shown_names
 from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import Facts, FromFiles, facts
 from orchestrator.cli.options import Json, RunId
@@ -33,8 +34,8 @@ OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 def status(
-    agent_id: Annotated[
-        str, typer.Argument(metavar="[AGENT]", help="Show all about this agent.", autocompletion=options.agent_ids)
+    agent: Annotated[
+        str, typer.Argument(metavar="[AGENT]", help="Show all about this agent.", autocompletion=completion.agents)
     ] = "",
     run: RunId = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again until Ctrl-C.")] = False,
@@ -50,30 +51,34 @@ def status(
     """
     place = project_here()
     if watch and not as_json and sys.stdout.isatty():
-        _watch(place, agent_id, run, every_s)
+        _watch(place, chosen(facts(place), agent).agent_id if agent else "", run, every_s)
         return
     source = facts(place)
-    if agent_id:
-        agent_card.show(place.root, source, agent_id, as_json=as_json)
+    if agent:
+        agent_card.show(place.root, source, chosen(source, agent).agent_id, as_json=as_json)
         return
-    rows = _rows(source, run)
+    rows, names = _rows(source, run)
     if as_json:
         rows = [row | {"last_event_at": _last_at(source, row)} for row in rows]
         output.print_json({"project": str(place.root), "live": source.live, "agents": rows})
         return
     size = output.terminal_size()
-    for line in _lines(place, source, rows, size.columns if size else None):
+    for line in _lines(place, source, rows, names, size.columns if size else None):
         sys.stdout.write(_colored(line) + "\n")
 
 
-def _rows(source: Facts, run: str) -> list[dict[str, Any]]:
+def _rows(source: Facts, run: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The rows to show, and what to show of each agent: its name where that means it alone."""
     rows = source.agents()
     if run and run not in {row["run_id"] for row in rows}:
         raise BadRequest("unknown_run", f"no agent belongs to team run {run!r}", "list them: orchestrator runs")
-    return [row for row in rows if row["status"] != "deleted" and (not run or row["run_id"] == run)]
+    shown = [row for row in rows if row["status"] != "deleted" and (not run or row["run_id"] == run)]
+    return shown, shown_names(rows)
 
 
-def _lines(place: Project, source: Facts, rows: Sequence[dict[str, Any]], width: int | None) -> list[StatusLine]:
+def _lines(
+    place: Project, source: Facts, rows: Sequence[dict[str, Any]], names: dict[str, str], width: int | None
+) -> list[StatusLine]:
     """The display: the project, a line an agent, the totals."""
     plain = not output.utf8()
     state = "the daemon runs" if source.live else "no daemon answers; shown from the files"
@@ -82,7 +87,8 @@ def _lines(place: Project, source: Facts, rows: Sequence[dict[str, Any]], width:
         hint = "no agents; create one: orchestrator agent create NAME"
         return [StatusLine(head), StatusLine(_fitted(hint, width))]
     shown = [{key: _printable(value) for key, value in row.items()} for row in rows]
-    lines = status_lines(shown, width, datetime.now(UTC), ascii_only=plain)
+    names = {agent_id: _printable(name) for agent_id, name in names.items()}
+    lines = status_lines(shown, width, datetime.now(UTC), names=names, ascii_only=plain)
     return [StatusLine(head), *lines, StatusLine(footer(shown, width, ascii_only=plain))]
 
 
@@ -165,7 +171,7 @@ def _frame(place: Project, source: Facts, agent_id: str, run: str) -> list[Statu
         texts = agent_card.texts(place.root, source, agent_id)
         lines = [StatusLine(_fitted(text, size.columns)) for text in texts]
         return lines[: size.lines]
-    lines = _lines(place, source, _rows(source, run), size.columns)
+    lines = _lines(place, source, *_rows(source, run), size.columns)
     room = max(4, size.lines)
     if len(lines) <= room:
         return lines

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.cli import options, output
+from orchestrator.cli import completion, options, output
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import Facts, facts
 from orchestrator.cli.options import Json
@@ -20,13 +21,13 @@ from orchestrator.core.glyphs import outcome_sign
 FAILED = "error"
 
 OfAgent = Annotated[
-    str, typer.Option("--agent", metavar="AGENT", help="Only this agent.", autocompletion=options.agent_ids)
+    str, typer.Option("--agent", metavar="AGENT", help="Only this agent.", autocompletion=completion.agents)
 ]
 
 
 def list_tasks(
-    agent_id: Annotated[
-        str, typer.Argument(metavar="[AGENT]", help="Only this agent.", autocompletion=options.agent_ids)
+    word: Annotated[
+        str, typer.Argument(metavar="[AGENT]", help="Only this agent.", autocompletion=completion.agents)
     ] = "",
     agent: OfAgent = "",
     every: Annotated[bool, typer.Option("--all", "-a", help="Also the ended ones, of deleted agents too.")] = False,
@@ -39,7 +40,8 @@ def list_tasks(
     """
     place = project_here()
     source = facts(place)
-    agent_id = agent_id or agent
+    word = word or agent
+    agent_id = chosen(source, word).agent_id if word else ""
     tasks, unreadable = _tasks(source, place.root, agent_id, every=every or failed)
     if failed:
         tasks = [task for task in tasks if task["state"] == FAILED]
@@ -65,10 +67,11 @@ def show(
     """Show all about a task: its request, its attempts and why each ended, its whole result, its files."""
     from orchestrator.team.roster import offline_view, task_views  # noqa: PLC0415  (loads pydantic)
 
-    root = project_here().root
-    named, slash, rest = task.partition("/")
+    place = project_here()
+    root = place.root
+    named, slash, rest = task.rpartition("/")  # a name may contain a slash, a task's id does not
     word, agent = (rest, named) if slash else (task, agent)
-    agents = [agent] if agent else offline_view.agent_ids(root)
+    agents = [chosen(facts(place), agent).agent_id] if agent else offline_view.agent_ids(root)
     history = task_views.task_of(root, *task_views.find_task(root, word, agents))
     if as_json:
         output.print_json(history)

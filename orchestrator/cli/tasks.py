@@ -11,10 +11,11 @@ import typer
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.final_states import FINAL_LIVES, TERMINAL
 from orchestrator.cli import options, output
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.event_text import EventText
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon
-from orchestrator.cli.options import AgentId, Json
+from orchestrator.cli.options import AgentWord, Json
 
 app = options.app("Queue, cancel, list and show tasks.")
 
@@ -28,7 +29,7 @@ app = options.app("Queue, cancel, list and show tasks.")
 )
 def add(
     *,
-    agent_id: AgentId,
+    agent: AgentWord,
     stdin: Annotated[str, typer.Argument(metavar="[-]", help="-: read the payload (JSON) from stdin.")] = "",
     task_id: Annotated[
         str, typer.Option("--id", metavar="TASK", help="Your id for the task; a repeated id queues nothing new.")
@@ -56,11 +57,14 @@ def add(
     place = project_here()
     with DaemonClient(place, start=True) as link:
         source = FromDaemon(link)
+        agent_id = chosen(source, agent, must_live=True).agent_id
         since = int(source.agent(agent_id)["last_event_seq"]) if wait else 0
-        answer = link.tool("task_enqueue", {"agent_id": agent_id, "task": task})
+        answer = {"agent_id": agent_id, **link.tool("task_enqueue", {"agent_id": agent_id, "task": task})}
         if not as_json:
             again = ", already queued before" if answer.get("duplicate") else ""
-            output.say(f"{answer['task_id']}: {answer['state']} at position {answer['position']}{again}")
+            output.say(
+                f"{answer['task_id']}: {answer['state']} at position {answer['position']} of {agent_id}{again}"
+            )
         if not wait:
             if as_json:
                 output.print_json(answer)
@@ -75,7 +79,7 @@ def add(
 
 @options.command(app, "cancel", "orchestrator task cancel builder t-7")
 def cancel(
-    agent_id: AgentId,
+    agent: AgentWord,
     task_id: Annotated[str, typer.Argument(metavar="TASK", help="The task's id.")],
     as_json: Json = False,
 ) -> None:
@@ -85,11 +89,12 @@ def cancel(
     """
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
+        agent_id = chosen(FromDaemon(link), agent).agent_id
         answer = link.tool("task_cancel", {"agent_id": agent_id, "task_id": task_id})
     if as_json:
-        output.print_json(answer)
+        output.print_json({"agent_id": agent_id, **answer})
     else:
-        output.say(f"{task_id}: {answer['state']}, now {answer.get('task_state', 'unknown')}")
+        output.say(f"{task_id} of {agent_id}: {answer['state']}, now {answer.get('task_state', 'unknown')}")
 
 
 def _payload(stdin: str, shell: str, payload: str) -> Any:

@@ -16,6 +16,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, OrchestratorError, untrusted_note
 from orchestrator.cli import daemon, options, output, trust
+from orchestrator.cli.agent_choice import shown_names
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import facts
@@ -90,7 +91,8 @@ def up(
                 _outcome(step, _same(step, after), seen, errors.get(step, ""), may_start=no_wait) for step in steps
             ]
         ours = {row["agent_id"] for row in rows}
-        report["elsewhere"] = [row["agent_id"] for row in _every(link) if row["agent_id"] not in ours]
+        every = _every(link)
+        report["elsewhere"] = [row["agent_id"] for row in every if row["agent_id"] not in ours]
     report["as_described"] = all(row["ok"] for row in rows)
     # What could not be made anew has been ended all the same.
     changed = [step for step in steps if step.do not in ("keep", "leave", "refuse")]
@@ -99,7 +101,7 @@ def up(
     if as_json:
         output.print_json({**report, "agents": rows})
     else:
-        _show_up(rows, report)
+        _show_up(rows, report, shown_names(every))
     raise typer.Exit(0 if report["as_described"] else 1)
 
 
@@ -268,29 +270,30 @@ def _sentence(error: OrchestratorError) -> str:
     return f"{error.message}; {error.next_step}" if error.next_step else error.message
 
 
-def _show_up(rows: list[dict[str, Any]], report: dict[str, Any]) -> None:
+def _show_up(rows: list[dict[str, Any]], report: dict[str, Any], names: dict[str, str]) -> None:
+    """``names`` are what is shown of living agents; others are shown by their id, or without one by their name."""
     dry = report["dry_run"]
-    titles = ["NAME", "AGENT", "TO DO", "WHY"] if dry else ["NAME", "AGENT", "DONE", "STATUS", "WHY"]
+    titles = ["AGENT", "TO DO", "WHY"] if dry else ["AGENT", "DONE", "STATUS", "WHY"]
     output.table(
         titles,
         [
             [
-                row["name"],
-                row["agent_id"] or "-",
+                names.get(row["agent_id"]) or row["agent_id"] or row["name"],
                 row["do"] if dry else row["did"],
                 *([] if dry else [output.status_word(row["status"])]),
                 output.short(row["why"], 200),
             ]
             for row in rows
         ],
-        status_column=None if dry else 3,
+        status_column=None if dry else 2,
     )
     if report.get("attach"):
         output.say(f"watch it: {report['attach']}")
     state = "as described" if report["as_described"] else "not as described"
     output.say(f"the team is {state}" + ("" if dry or report["changed"] else "; nothing was changed"))
     if report["elsewhere"]:
-        output.warn(f"left alone, because they belong to other windows: {', '.join(report['elsewhere'])}")
+        elsewhere = ", ".join(names[agent_id] for agent_id in report["elsewhere"])
+        output.warn(f"left alone, because they belong to other windows: {elsewhere}")
 
 
 # -- down -------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli import options, output
+from orchestrator.cli import completion, options, output
 from orchestrator.cli.agent_card import titled
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json
@@ -16,7 +17,12 @@ from orchestrator.core import glyphs
 
 
 def why(
-    name: Annotated[str, typer.Argument(metavar="AGENT|TASK", help="An agent, a task, or AGENT/TASK.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="AGENT|TASK", help="An agent, a task, or AGENT/TASK.", autocompletion=completion.agents
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Explain the state of an agent or task.
@@ -25,14 +31,15 @@ def why(
     from the files.
     """
     from orchestrator.team.recovery import explanation as reasons  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.team.roster import agent_names  # noqa: PLC0415
 
     place = project_here()
     source = facts(place)
-    agent_id, slash, task_id = name.partition("/")
-    if slash:
-        explanation = reasons.of_task(place.root, task_id, agent_id, source.agent)
-    elif any(row["agent_id"] == name for row in source.agents()):
-        explanation = reasons.of_agent(place.root, source.agent(name))
+    agent, slash, task_id = name.rpartition("/")  # a name may contain a slash, a task's id does not
+    if agent_names.choose(source.agents(), name) is not None:
+        explanation = reasons.of_agent(place.root, source.agent(chosen(source, name).agent_id))
+    elif slash:
+        explanation = reasons.of_task(place.root, task_id, chosen(source, agent).agent_id, source.agent)
     else:
         explanation = reasons.of_task(place.root, name, None, source.agent)
     if as_json:

@@ -5,14 +5,17 @@ list and merge-check work without a daemon. The daemon removes worktrees, becaus
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from orchestrator.cli import options, output
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import DaemonClient, project_here
-from orchestrator.cli.facts import facts
-from orchestrator.cli.options import AgentId, Json
+from orchestrator.cli.facts import Facts, FromDaemon, facts
+from orchestrator.cli.options import AgentWord, Json
 
 CONFLICTS = 1
 REMOVE_WAIT_S = 300.0  # the daemon may be making worktrees for others
@@ -80,7 +83,7 @@ def _state(row: dict[str, Any]) -> str:
 
 @options.command(app, "merge-check", "orchestrator worktree merge-check builder --into main")
 def merge_check(
-    agent_id: AgentId,
+    agent: AgentWord,
     into: Annotated[str, typer.Option(metavar="BRANCH", help="Target branch; default: the project's HEAD.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -90,7 +93,8 @@ def merge_check(
     """
     from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads pydantic)
 
-    check = inspection.merge_check(project_here().root, agent_id, into)
+    place = project_here()
+    check = inspection.merge_check(place.root, _owner(facts(place), place.root, agent), into)
     if as_json:
         output.print_json(check)
     else:
@@ -106,13 +110,14 @@ def merge_check(
 
 
 @options.command(app, "remove", "orchestrator worktree remove builder")
-def remove(agent_id: AgentId, as_json: Json = False) -> None:
+def remove(agent: AgentWord, as_json: Json = False) -> None:
     """Remove the worktree of a deleted agent.
 
     Refused while it has uncommitted changes. Also removes the branch if no commit is lost.
     """
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
+        agent_id = _owner(FromDaemon(link), link.place.root, agent, ended=True)
         done = link.ask("orchestrator/worktree", {"agent_id": agent_id}, wait_s=REMOVE_WAIT_S)
     if as_json:
         output.print_json(done)
@@ -120,3 +125,23 @@ def remove(agent_id: AgentId, as_json: Json = False) -> None:
     output.say(f"{agent_id}: removed {done['path']}" + f" and branch {done['branch']}" * bool(done["branch_removed"]))
     if done["note"]:
         output.warn(done["note"])
+
+
+def _owner(source: Facts, root: Path, word: str, *, ended: bool = False) -> str:
+    """The id of the agent whose worktree the word means; with ``ended`` of the deleted ones, if one has a worktree.
+
+    Also a worktree that no agent is known of can be named, by its directory.
+    """
+    from orchestrator.team.roster import agent_names  # noqa: PLC0415
+    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads pydantic)
+
+    rows = source.agents()
+    home = inspection.home(root)
+    having = [row for row in rows if os.path.lexists(home / row["agent_id"])]
+    choice = agent_names.choose((row for row in having if not ended or row["status"] == "deleted"), word)
+    if choice is not None:
+        if choice.agent_id != word.removeprefix(agent_names.EXACT):
+            output.warn(f"{word} is agent {choice.agent_id}")
+        return choice.agent_id
+    leftover = not any(row["agent_id"] == word for row in rows) and "/" not in word and os.path.lexists(home / word)
+    return word if leftover else chosen(source, word).agent_id

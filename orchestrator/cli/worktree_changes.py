@@ -9,15 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options, output
+from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import project_here
-from orchestrator.cli.options import AgentId, Json
+from orchestrator.cli.facts import facts
+from orchestrator.cli.options import AgentWord, Json
 
 CONFLICTS = 1
 _COLORS = {"+": "32", "-": "31", "@": "36"}
 
 
 def diff(
-    agent_id: AgentId,
+    agent: AgentWord,
     stat: Annotated[bool, typer.Option("--stat", help="Only the files and how many lines changed.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -28,7 +30,9 @@ def diff(
     """
     from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads pydantic)
 
-    change = changes.diff(project_here().root, agent_id, stat=stat)
+    place = project_here()
+    agent_id = chosen(facts(place), agent).agent_id
+    change = changes.diff(place.root, agent_id, stat=stat)
     text = change.text.decode("utf-8", "replace")
     if as_json:
         output.print_json(
@@ -64,7 +68,7 @@ def _print_colored(text: str) -> None:
 
 
 def merge(
-    agent_id: AgentId,
+    agent: AgentWord,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be merged.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -75,7 +79,8 @@ def merge(
     """
     from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads pydantic)
 
-    root = project_here().root
+    place = project_here()
+    root, agent_id = place.root, chosen(facts(place), agent).agent_id
     if dry_run:
         answer = changes.merge_preview(root, agent_id)
     else:

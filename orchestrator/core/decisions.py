@@ -120,7 +120,14 @@ def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "
 def must_live(agent: Agent) -> None:
     """Raise Conflict ``agent_ended`` if the agent is ending or has ended: it gets no more work."""
     if agent.stop_asked or agent.life in ENDED_LIVES:
-        raise Conflict("agent_ended", f"agent {agent.agent_id} is {'stopping' if agent.stop_asked else agent.life}")
+        raise Conflict("agent_ended", f"agent {agent.agent_id} {ending(agent)}")
+
+
+def ending(agent: Agent) -> str:
+    """How far the end of an agent has come, as a predicate: `was deleted`, `is stopping`, `is failed`."""
+    if agent.life == "deleted":
+        return "was deleted"
+    return "is stopping" if agent.stop_asked else f"is {agent.life}"
 
 
 # -- the agent's side -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import Conflict
+from orchestrator.core.decisions import ending
 from orchestrator.core.record_drafts import ended, happened, inbox_draft, titled
 from orchestrator.core.records import Draft
 from orchestrator.core.state import Agent, Task
@@ -245,7 +246,7 @@ def restart(agent: Agent, *, fresh: bool, req: str, at: str) -> list[Draft]:
     if agent.calls.get(req) is not None:
         return []
     if agent.stop_asked or agent.life in ("stopped", "deleted"):
-        raise Conflict("agent_ended", f"agent {agent.agent_id} is {'stopping' if agent.stop_asked else agent.life}")
+        raise Conflict("agent_ended", f"agent {agent.agent_id} {ending(agent)}")
     fields = {"fresh": True} if fresh else {}
     return [inbox_draft(agent, "restart", at, req, **fields)]
 

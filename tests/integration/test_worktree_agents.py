@@ -155,7 +155,7 @@ def test_files_and_git_are_enough_to_see_worktrees_without_a_daemon(stage, maste
 
 
 def test_a_bad_request_to_the_daemon_is_answered(stage, master):
-    assert cli(stage, "worktree", "remove", "nobody", status=2)["error"]["code"] == "no_worktree"
+    assert cli(stage, "worktree", "remove", "nobody", status=2)["error"]["code"] == "unknown_agent"
     assert cli(stage, "worktree", "remove", "../x", status=2)["error"]["code"] == "bad_id"
     master.tool("agent_create", {"name": "plain", "role": "r", "engine": "shell"})
     master.tool("agent_delete", {"agent_id": "plain"})

@@ -855,5 +855,16 @@ PROMISES: dict[str, Promise] = {
             "acceptance/test_install.py::test_the_demo_of_the_installed_wheel_runs_in_an_empty_directory_and_leaves_nothing_running",
         ),
     ),
+    "NAMES1": Promise(
+        "In commands a name means the living agent, of this window first; programs' ids stay exact and are never reused.",
+        (
+            "integration/test_agent_names.py::test_after_up_down_up_the_name_means_the_new_agent",
+            "integration/test_agent_names.py::test_without_a_daemon_a_name_means_the_same",
+            "integration/test_agent_names.py::test_of_two_windows_the_name_means_the_agent_of_this_one",
+            "integration/test_agent_names.py::test_an_mcp_client_is_told_the_successor_and_near_names_and_ids_stay_exact",
+            "unit/team/roster/test_agent_names.py::test_the_exact_id_of_a_living_agent_comes_before_the_name_of_another",
+            "unit/cli/test_completion.py::test_only_living_agents_are_offered_by_name_where_it_is_theirs_alone",
+        ),
+    ),
 }
 """Promise id -> what holds it."""

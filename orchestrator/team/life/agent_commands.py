@@ -46,7 +46,8 @@ async def restart(
     """
     roster, clock = supervisor.roster, supervisor.roster.clock
     entry = roster.entry(agent_id)
-    drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+    with roster.naming_successor(entry):
+        drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
     run = roster.runs.get(entry.run_id)
     if run is None:
         raise roster.corrupt.get(entry.run_id) or BadRequest("unknown_run", f"{agent_id}'s team run is gone")

@@ -14,6 +14,7 @@ from orchestrator.base.clock import Timer
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.glyphs import status_sign
 from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.roster import agent_names
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import status_of
 from orchestrator.team.roster.roster import Roster
@@ -44,6 +45,8 @@ class BorderLines:
         self._tasks.start(self._paint())
 
     async def _paint(self) -> None:
+        agents = [entry.state for entry in self._roster.agents.values() if entry.live]
+        names = agent_names.shown_names(agent_names.rows_of(agents))
         for run in list(self._roster.runs.values()):
             if not run.live or (run.file["changed"] is None and not run.file.get("windows")):
                 continue
@@ -51,7 +54,8 @@ class BorderLines:
             for agent_id, pane_id in run.file["agents"].items():
                 entry = self._roster.agents.get(agent_id)
                 if entry is not None:
-                    text = border_line(entry, *status_of(entry, self._roster.clock))
+                    status, reason = status_of(entry, self._roster.clock)
+                    text = border_line(entry, status, reason, name=names.get(agent_id, agent_id))
                     if self._shown.get(pane_id) != text:
                         lines[pane_id] = text
             if not lines:
@@ -69,8 +73,8 @@ class BorderLines:
         self._tasks.cancel()
 
 
-def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:
-    """The text above the pane: agent, status, why it is blocked, task, queue depth, role. Pure.
+def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str = "") -> str:
+    """The text above the pane: the agent's name or id, status, why it is blocked, task, queue depth, role. Pure.
 
     What a person needs first comes first: a narrow pane cuts the end.
     """
@@ -78,7 +82,8 @@ def border_line(entry: AgentEntry, status: str, reason: str = "") -> str:
     status_text = f"{status_sign(status)} {status}"
     if status == "blocked" and reason:
         status_text += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
-    parts = [entry.agent_id, status_text]
+    name = name or entry.agent_id
+    parts = [name, status_text]
     lease = state.lease
     if lease is not None:
         parts.append(lease.task_id + (" (cancel requested)" if lease.cancel_requested else ""))

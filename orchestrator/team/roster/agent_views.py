@@ -46,6 +46,7 @@ def row_of(agent: state.Agent, status: tuple[str, str], pane_id: str | None, las
         "cancel_requested": bool(lease is not None and lease.cancel_requested),
         "last_event_seq": last_seq,
         "run_id": agent.run_id,
+        "created_at": agent.created_at,
     }
 
 
@@ -82,7 +83,6 @@ def full_of(
         "tasks": tasks,
         "tasks_not_shown": max(0, len(agent.unfinished) - SHOWN_TASKS),
         "paths": paths_of(paths, agent.agent_id),
-        "created_at": agent.created_at,
         "ready_at": agent.ready_at,
         "policies": agent.policies,
         "env_names": agent.spec.get("env_names", []),

@@ -33,7 +33,9 @@ TROUBLE_KEYS = ("message", "reason", "error", *ANSWER_KEYS)
 
 def check(roster: Roster, agent_id: str) -> None:
     """Raise if the agent cannot be asked: BadRequest ``unknown_agent``, Conflict ``agent_ended``."""
-    decisions.must_live(roster.entry(agent_id).state)
+    entry = roster.entry(agent_id)
+    with roster.naming_successor(entry):
+        decisions.must_live(entry.state)
 
 
 async def put(
@@ -47,7 +49,8 @@ async def put(
     entry = roster.entry(agent_id)
     if task_id in entry.state.unfinished or entry.state.ended(task_id) is not None:
         return
-    decisions.must_live(entry.state)
+    with roster.naming_successor(entry):
+        decisions.must_live(entry.state)
     payload = {"instructions": instructions, "answer": ANSWER, **about}
     try:
         payload_bytes(payload, roster.config().max_payload_bytes)

@@ -73,17 +73,18 @@ async def enqueue(
     payload_bytes(payload, roster.config().max_payload_bytes)
     entry = roster.entry(agent_id)
     task_id = task_id if task_id is not None else decisions.task_id_from(req)
-    decision = decisions.enqueue(
-        entry.state,
-        task_id=task_id,
-        payload=payload,
-        stored=_stored(entry, task_id),
-        limits=limits(roster),
-        req=req,
-        at=_now(roster),
-        timeout_s=timeout_s,
-        title=title_of(payload, title),
-    )
+    with roster.naming_successor(entry):
+        decision = decisions.enqueue(
+            entry.state,
+            task_id=task_id,
+            payload=payload,
+            stored=_stored(entry, task_id),
+            limits=limits(roster),
+            req=req,
+            at=_now(roster),
+            timeout_s=timeout_s,
+            title=title_of(payload, title),
+        )
     await roster.commit(entry, decision.drafts)
     return decision.answer
 

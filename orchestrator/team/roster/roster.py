@@ -7,7 +7,8 @@ The only place where drafts become records: `write` appends and folds them, adds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from orchestrator.journal.project_files import (
 from orchestrator.journal.project_lock import ProjectClaim, claim, taken
 from orchestrator.journal.segments import log_exists
 from orchestrator.journal.syncer import Syncer
+from orchestrator.team.roster import agent_names
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.checkpoints import Checkpoints
@@ -190,11 +192,24 @@ class Roster:
         if agent_id in self.corrupt:
             raise self.corrupt[agent_id]
         entry = self.agents.get(agent_id)
-        if entry is None and self.paths.is_collected(self.paths.agent_dir(agent_id)):
-            raise BadRequest("unknown_agent", f"agent {agent_id!r} was deleted, and gc has removed its data")
         if entry is None:
-            raise BadRequest("unknown_agent", f"no agent is called {agent_id!r}")
+            gone = self.paths.is_collected(self.paths.agent_dir(agent_id))
+            message = f"agent {agent_id!r} was deleted, and gc has removed its data" if gone else ""
+            raise agent_names.unknown(agent_id, self._named(), message)
         return entry
+
+    @contextlib.contextmanager
+    def naming_successor(self, entry: AgentEntry) -> Iterator[None]:
+        """Add to a Conflict ``agent_ended`` of this agent which agent has its name now."""
+        try:
+            yield
+        except Conflict as error:
+            rows = self._named()
+            own = next((row for row in rows if row["agent_id"] == entry.agent_id), None)
+            raise agent_names.with_successor(error, agent_names.successor(rows, own) if own else "") from None
+
+    def _named(self) -> list[agent_names.Row]:
+        return agent_names.rows_of(entry.state for entry in self.agents.values())
 
     def add(self, entry: AgentEntry) -> None:
         """Take an opened agent in; from now on its records reach broadcast and listeners when durable."""

@@ -46,7 +46,7 @@ def plan(
     steps: list[TeamStep] = []
     described_ids: set[str] = set()
     for wanted in described:
-        named = sorted((meta for meta in living if meta["name"] == wanted.name), key=_fitness)
+        named = sorted((meta for meta in living if meta["name"] == wanted.name), key=_fitness, reverse=True)
         if named:
             described_ids.add(named[0]["agent_id"])
         steps.append(_for_described(wanted, named[0] if named else None, root, recreate=recreate, force=force))
@@ -57,10 +57,14 @@ def plan(
 _ORDER = {"stopping": 3, "failed": 2, "exited": 1}
 
 
-def _fitness(meta: Mapping[str, Any]) -> tuple[bool, int, str, str]:
-    """The order of several agents with one name; the first is the described one: a living agent, then the oldest."""
+def _fitness(meta: Mapping[str, Any]) -> tuple[bool, int, bool, str, str]:
+    """The order of several agents with one name; the last is the described one, which the name means elsewhere too.
+
+    A working agent, then that of the exact id, then the newest.
+    """
     order = _ORDER.get(str(meta.get("status")), 0)
-    return "unreadable" in meta, order, str(meta.get("created_at")), str(meta["agent_id"])
+    agent_id = str(meta["agent_id"])
+    return "unreadable" not in meta, -order, agent_id == meta["name"], str(meta.get("created_at")), agent_id
 
 
 def _for_described(

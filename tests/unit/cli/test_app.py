@@ -167,7 +167,7 @@ def test_ctrl_c_ends_with_130_and_a_closed_pipe_quietly(monkeypatch, capsys) -> 
 @pytest.mark.parametrize(
     "line",
     [
-        ["bogus"], ["agent", "create"], ["agent", "create", "a"], ["task", "add"], ["events", "a", "--since", "x"],
+        ["bogus"], ["agent", "create"], ["task", "add"], ["events", "a", "--since", "x"],
         ["events", "a", "--since", "-1"], ["status", "--bogus"], ["-C", "/does/not/exist", "status"],
         ["task", "add", "a"], ["task", "add", "a", "make", "test"], ["task", "add", "a", "--payload", "{"],
         ["task", "add", "a", "--payload", "1", "--command", "x"], ["config", "show", "--set", "border"],
@@ -363,6 +363,11 @@ def test_config_show_refuses_a_bad_file_by_name(tmp_path, capsys) -> None:
     assert json.loads(capsys.readouterr().out)["error"]["file"] == str(file)
 
 
+AGENT = {
+    "agent_id": "b", "name": "b", "status": "idle", "run_id": "run-1", "engine": "shell", "created_at": "2026-01-02T03:04:05.678Z",
+}  # fmt: skip
+
+
 class Called(Exception):
     """Ends a command at its tool call, with what it asked for."""
 
@@ -378,6 +383,8 @@ def asked(monkeypatch) -> list:
 
         def __exit__(self, *_: object) -> None: ...
         def tool(self, name: str, given: dict, **_: object) -> dict:
+            if name == "agent_list":
+                return {"agents": [AGENT]}
             calls.append((name, given))
             raise BadRequest("unknown_agent", "as far as this test goes")
 
@@ -399,8 +406,8 @@ def test_agent_create_asks_for_exactly_what_was_given(asked, tmp_path) -> None:
         )
     ]  # fmt: skip
     asked.clear()
-    app.main(["agent", "create", "b", "--role", "r"])
-    assert asked == [("agent_create", {"name": "b", "role": "r"})]
+    app.main(["agent", "create", "b"])
+    assert asked == [("agent_create", {"name": "b", "role": "b"})]
     asked.clear()
     wishes = ["--engine", "command", "--model", "m-7", "--approval", "edits", "--command", "my-cli --ask '{prompt}'"]
     app.main(["agent", "create", "b", "--role", "r", *wishes])
@@ -439,6 +446,9 @@ class Scripted:
 
     def __init__(self, pages: list[list[dict]], status: str = "busy") -> None:
         self.pages, self.status = pages, status
+
+    def agents(self) -> list[dict]:
+        return [AGENT]
 
     def agent(self, _: str) -> dict:
         return {"status": self.status, "last_event_seq": 4}

@@ -234,14 +234,16 @@ def test_one_that_is_ending_is_waited_for_and_made_anew(root):
     ]
 
 
-def test_of_two_of_one_name_the_living_then_the_older_one_is_it(root):
-    old = meta(root, agent_id="b", status="failed")
+def test_of_several_of_one_name_a_working_one_is_it_by_its_exact_id_else_the_newest(root):
+    old = meta(root, agent_id="b", status="failed", created_at="2026-01-09T00:00:00.000Z")
     young = meta(root, agent_id="b-2", created_at="2026-01-02T00:00:00.000Z")
     younger = meta(root, agent_id="b-3", created_at="2026-01-03T00:00:00.000Z")
     for living in ([old, young, younger], [younger, young, old]):
         steps = plan(load(root, BUILDER), living, root)
-        assert steps[0] == TeamStep("builder", "keep", "b-2")
-        assert {(step.do, step.agent_id) for step in steps[1:]} == {("leave", "b"), ("leave", "b-3")}
+        assert steps[0] == TeamStep("builder", "keep", "b-3")
+        assert {(step.do, step.agent_id) for step in steps[1:]} == {("leave", "b"), ("leave", "b-2")}
+    exact = meta(root, agent_id="builder", created_at="2026-01-01T00:00:00.000Z")
+    assert plan(load(root, BUILDER), [young, exact], root)[0] == TeamStep("builder", "keep", "builder")
 
 
 DIFFERENT = [
