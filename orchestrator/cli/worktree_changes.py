@@ -79,12 +79,13 @@ def merge(
     """
     from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads pydantic)
 
+    if not dry_run:
+        options.refuse_agents()
     place = project_here()
     root, agent_id = place.root, chosen(facts(place), agent).agent_id
     if dry_run:
         answer = changes.merge_preview(root, agent_id)
     else:
-        options.refuse_agents()
         answer = changes.merge(root, agent_id)
     if as_json:
         output.print_json(answer)
