@@ -75,14 +75,15 @@ def _unknown(source: Facts, rows: list[dict[str, Any]], word: str) -> BadRequest
     from orchestrator.team.roster import agent_names  # noqa: PLC0415
 
     message = ""
+    shown = shown_names(rows)
+    near = [shown[agent_id] for agent_id in agent_names.near(rows, word)]
     try:
         source.agent(word)  # knows whether gc has removed the agent's data
     except BadRequest as error:
-        if error.code != "unknown_agent":
+        if error.code == "unknown_agent":
+            message = error.message
+        elif not near:
             return error
-        message = error.message
-    shown = shown_names(rows)
-    near = [shown[agent_id] for agent_id in agent_names.near(rows, word)]
     step = f"did you mean {' or '.join(near)}? {ALL_AGENTS}" if near else ALL_AGENTS
     facts = {"did_you_mean": near} if near else {}
     return BadRequest("unknown_agent", message or f"no agent is called {word!r}", step, **facts)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import contextlib
+import secrets
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from orchestrator.base.errors import BadRequest, Conflict
+from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES, TERMINAL
-from orchestrator.cli import options, output
+from orchestrator.cli import options, output, task_payload
 from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.event_text import EventText
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon
 from orchestrator.cli.options import AgentWord, Json
+
+COPY_WAIT_S = 60.0
 
 app = options.app("Queue, cancel, list and show tasks.")
 
@@ -23,19 +26,39 @@ app = options.app("Queue, cancel, list and show tasks.")
 @options.command(
     app,
     "add",
-    'orchestrator task add builder --command "make test" --wait\n'
+    'orchestrator task add builder "make test" --wait\n'
+    'orchestrator task add reviewer "Review src/login.py" --attach notes.md\n'
+    "orchestrator task add reviewer --file task.md --title 'Review the login'\n"
     """orchestrator task add builder --payload '{"command": "make lint", "timeout_s": 60}'\n"""
     "jq -n '{command: \"make docs\"}' | orchestrator task add builder -",
 )
 def add(
     *,
     agent: AgentWord,
-    stdin: Annotated[str, typer.Argument(metavar="[-]", help="-: read the payload (JSON) from stdin.")] = "",
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[WORDS]...",
+            help="What to do, in words; for a shell agent the command. -, or nothing in a pipe: read stdin, where a "
+            "JSON object or array is the payload itself. Nothing on a terminal: opens your editor.",
+        ),
+    ] = [],  # noqa: B006
+    title: Annotated[str, typer.Option(help="Short title for people; default: the first words.")] = "",
     task_id: Annotated[
         str, typer.Option("--id", metavar="TASK", help="Your id for the task; a repeated id queues nothing new.")
     ] = "",
-    shell: Annotated[
-        str, typer.Option("--command", metavar="TEXT", help='A shell command: the payload {"command": TEXT}.')
+    file: Annotated[
+        str,
+        typer.Option(
+            "--file", metavar="PATH", help="Read the words from a file, also words that look like JSON; -: stdin."
+        ),
+    ] = "",
+    attach: Annotated[
+        list[str],
+        typer.Option(metavar="PATH", help="Copy a file into the agent's artifacts for the task; repeatable."),
+    ] = [],  # noqa: B006
+    command: Annotated[
+        str, typer.Option("--command", metavar="TEXT", help="A shell command, for agents that run commands.")
     ] = "",
     payload: Annotated[str, typer.Option("--payload", metavar="JSON", help="Payload: any JSON.")] = "",
     timeout_s: Annotated[
@@ -47,19 +70,29 @@ def add(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Queue a task for an agent."""
+    """Queue a task for an agent.
+
+    Words become the payload that the agent's engine takes: {"task": WORDS}, or {"command": WORDS} for shell.
+    """
     options.refuse_agents()
-    task: dict[str, Any] = {"payload": _payload(stdin, shell, payload)}
+    source = task_payload.given(words, file=file, command=command, payload=payload)
+    files = [str(Path(path).absolute()) for path in attach]
+    task: dict[str, Any] = {"title": title} if title else {}
     if task_id:
         task["task_id"] = task_id
     if timeout_s:
         task["timeout_s"] = timeout_s
     place = project_here()
     with DaemonClient(place, start=True) as link:
-        source = FromDaemon(link)
-        agent_id = chosen(source, agent, must_live=True).agent_id
-        since = int(source.agent(agent_id)["last_event_seq"]) if wait else 0
-        answer = {"agent_id": agent_id, **link.tool("task_enqueue", {"agent_id": agent_id, "task": task})}
+        known = FromDaemon(link)
+        choice = chosen(known, agent, must_live=True)
+        agent_id, engine = choice.agent_id, str(choice.row["engine"])
+        since = int(known.agent(agent_id)["last_event_seq"]) if wait else 0
+        with contextlib.ExitStack() as stack:
+            if source.kind == "editor":
+                source = stack.enter_context(task_payload.edited(agent_id, engine))
+            task["payload"] = task_payload.payload_for(source, agent_id, engine)
+            answer = {"agent_id": agent_id, **_enqueue(link, agent_id, engine, task, files)}
         if not as_json:
             again = ", already queued before" if answer.get("duplicate") else ""
             output.say(
@@ -71,10 +104,28 @@ def add(
             return
         text = EventText(place.root, agent_id)
         since = 0 if answer.get("duplicate") else since
-        end = _follow(source, agent_id, str(answer["task_id"]), since, None if as_json else text)
+        end = _follow(known, agent_id, str(answer["task_id"]), since, None if as_json else text)
     if as_json:
         output.print_json({**answer, "terminal": text.whole(end)})
     raise typer.Exit(0 if end["type"] == "result" else 1)
+
+
+def _enqueue(
+    link: DaemonClient, agent_id: str, engine: str, task: dict[str, Any], files: list[str]
+) -> dict[str, Any]:
+    """Copy the files, then queue the task; a task that is refused leaves no copies."""
+    if not files:
+        return link.tool("task_enqueue", {"agent_id": agent_id, "task": task})
+    task = {"task_id": f"t-{secrets.token_hex(6)}", **task}  # the copies need it before the task is queued
+    place = {"agent_id": agent_id, "task_id": task["task_id"]}
+    copied = link.ask("orchestrator/attach", {**place, "files": files}, wait_s=COPY_WAIT_S)
+    try:
+        task["payload"] = task_payload.with_attachments(task["payload"], engine, copied)
+        return link.tool("task_enqueue", {"agent_id": agent_id, "task": task})
+    except OrchestratorError:
+        with contextlib.suppress(OrchestratorError):
+            link.ask("orchestrator/detach", place)
+        raise
 
 
 @options.command(app, "cancel", "orchestrator task cancel builder t-7")
@@ -95,22 +146,6 @@ def cancel(
         output.print_json({"agent_id": agent_id, **answer})
     else:
         output.say(f"{task_id} of {agent_id}: {answer['state']}, now {answer.get('task_state', 'unknown')}")
-
-
-def _payload(stdin: str, shell: str, payload: str) -> Any:
-    if stdin not in ("", "-"):
-        raise BadRequest("bad_argument", f"unexpected argument {stdin!r}", 'quote the command: --command "make test"')
-    if sum((bool(shell), bool(payload), stdin == "-")) != 1:
-        raise BadRequest("bad_argument", "exactly one of --command, --payload and - is needed")
-    if shell:
-        return {"command": shell}
-    source = "--payload" if payload else "stdin"
-    try:
-        return json.loads(payload or sys.stdin.read())
-    except ValueError as error:
-        raise BadRequest(
-            "bad_argument", f"{source} is not JSON: {error}", "for a shell command use --command"
-        ) from error
 
 
 def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, shown: EventText | None) -> dict[str, Any]:

@@ -177,6 +177,14 @@ class Config(BaseModel):
         ge=1024,
         le=16_777_216,
     )
+    max_attachment_bytes: int = _key(
+        "harmless",
+        10_485_760,
+        "Maximum size of one file that `task add --attach` copies for a task.",
+        "bytes",
+        ge=0,
+        le=1_073_741_824,
+    )
     restart: Literal["on-failure", "never", "always"] = _key(
         "harmless", "on-failure", "When an agent is launched again after its CLI has exited."
     )

@@ -43,6 +43,13 @@ def task_id_from(req: str) -> str:
     return "t-" + hashlib.sha256(req.encode()).hexdigest()[:12]
 
 
+def check_task_id(task_id: str) -> str:
+    """The id if a task may have it; BadRequest ``bad_id`` otherwise."""
+    if not TASK_ID.fullmatch(task_id):
+        raise BadRequest("bad_id", f"task_id {task_id!r} must match {TASK_ID.pattern}")
+    return task_id
+
+
 # -- the master's side ------------------------------------------------------------------------------------------
 
 
@@ -64,8 +71,7 @@ def enqueue(
     duplicate and answered as the first time, another raises Conflict. ``timeout_s`` limits each attempt from its
     delivery; None: no limit. ``title`` is for people; another title makes no other task.
     """
-    if not TASK_ID.fullmatch(task_id):
-        raise BadRequest("bad_id", f"task_id {task_id!r} must match {TASK_ID.pattern}")
+    check_task_id(task_id)
     known = agent.unfinished.get(task_id) or agent.ended(task_id)
     if known is not None:
         if stored != payload:

@@ -168,6 +168,7 @@ class Engine:
     tool_limit_s: float
     program: str = ""
     about: str = ""
+    takes: Literal["words", "command"] = "words"  # what a task asks of its agents: a text, or a shell command
     tested: bool = True
     tested_versions: tuple[str, ...] = ()
     package: str = ""  # its npm package, in which doctor finds the version without starting it

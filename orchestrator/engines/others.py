@@ -91,6 +91,7 @@ SHELL = Engine(
     min_pane=(30, 5),
     about="our worker: runs each task's shell command visibly in its pane",
     on_pane_closed="cancel",
+    takes="command",
     limits=("Every user of the machine can read a task's command in `ps`, unless the task is private.",),
 )
 

@@ -169,7 +169,12 @@ class NewTask(Arguments):
         str | None,
         Field(max_length=200, description="Short title for people, at most 80 characters; default: the first words."),
     ] = None
-    payload: Annotated[Any, Field(description='Any JSON; for engine shell {"command": "..."}, visible in ps.')] = None
+    payload: Annotated[
+        Any,
+        Field(
+            description='Any JSON, such as {"task": "<words>"}; for engine shell {"command": "..."}, visible in ps.'
+        ),
+    ] = None
     timeout_s: Annotated[
         float | None,
         Field(

@@ -19,6 +19,7 @@ from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.recovery.garbage_collection import GarbageCollection
 from orchestrator.team.recovery.repair import TeamRepair
 from orchestrator.team.recovery.team_adoption import TeamAdoption
+from orchestrator.team.roster import attachments
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.team_prompts import AGENT, TeamPrompts
 from orchestrator.team.team_resources import TeamResources
@@ -96,6 +97,8 @@ class TeamWiring:
         views = PaneViews(self._roster, self.panes)
         return {
             "worktree": partial(agent_worktrees.remove, self.supervisor),
+            "attach": partial(attachments.attach, self._roster),
+            "detach": partial(attachments.detach, self._roster),
             "gc": self._gc,
             "fix": self._repair.run,
             "peek": views.peek,

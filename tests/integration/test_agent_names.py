@@ -90,6 +90,7 @@ def test_an_mcp_client_is_told_the_successor_and_near_names_and_ids_stay_exact(a
     error = master.tool("agent_get", {"agent_id": "wo1"})["error"]
     assert (error["code"], error["did_you_mean"]) == ("unknown_agent", ["w01-2"])
     assert asked(again, "task", "add", "wo1", "--command", "true", status=2)["error"]["did_you_mean"] == ["w01"]
+    assert asked(again, "events", "W 01", status=2)["error"]["did_you_mean"] == ["w01"]
     assert again.types("w01")[-1] == "deleted"
 
 

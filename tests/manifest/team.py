@@ -866,5 +866,16 @@ PROMISES: dict[str, Promise] = {
             "unit/cli/test_completion.py::test_only_living_agents_are_offered_by_name_where_it_is_theirs_alone",
         ),
     ),
+    "WORDS1": Promise(
+        "A task is given in words: the payload is what the engine takes, attachments are copied once or not at all.",
+        (
+            "unit/cli/test_task_payload.py::test_words_are_a_task_for_ai_engines_and_the_command_of_the_shell",
+            "unit/cli/test_task_payload.py::test_a_command_is_refused_for_an_engine_that_takes_words",
+            "unit/cli/test_task_payload.py::test_words_of_an_editor_are_kept_if_the_task_is_refused",
+            "integration/test_task_words.py::test_a_task_in_words_is_done_and_its_attachments_are_copied_once",
+            "integration/test_task_words.py::test_a_refused_task_leaves_no_copies",
+            "integration/test_task_words.py::test_a_link_that_an_agent_planted_is_never_followed",
+        ),
+    ),
 }
 """Promise id -> what holds it."""

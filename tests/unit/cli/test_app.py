@@ -169,7 +169,7 @@ def test_ctrl_c_ends_with_130_and_a_closed_pipe_quietly(monkeypatch, capsys) -> 
     [
         ["bogus"], ["agent", "create"], ["task", "add"], ["events", "a", "--since", "x"],
         ["events", "a", "--since", "-1"], ["status", "--bogus"], ["-C", "/does/not/exist", "status"],
-        ["task", "add", "a"], ["task", "add", "a", "make", "test"], ["task", "add", "a", "--payload", "{"],
+        ["task", "add", "a", "b", "--file", "c"], ["task", "add", "a", "--payload", "{"],
         ["task", "add", "a", "--payload", "1", "--command", "x"], ["config", "show", "--set", "border"],
         ["config", "show", "--set", "bordr=1"], ["agent", "create", "a", "--role", "r", "--env", "X"],
         ["agent", "create", "a", "--role", "r", "--command", "x 'y"],
