@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.facts import Facts
-from orchestrator.cli.status_lines import totals_text
+from orchestrator.cli.status_lines import SAYS_NOTHING, totals_text
 from orchestrator.core.glyphs import outcome_sign
 
 QUEUED_SHOWN = 5
@@ -43,7 +43,7 @@ def _lines(root: Path, meta: dict[str, Any], files: dict[str, str], step: str) -
     since = f" for {output.age(meta.get('since'), now)}" if meta.get("since") else ""
     rows = [
         ("", f"{output.status_word(meta['status'])}{since}: {meta['agent_id']}"),
-        ("why", str(meta.get("reason") or "")),
+        ("why", "" if meta["status"] in SAYS_NOTHING else str(meta.get("reason") or "")),
         ("task", _running(meta)),
         ("queue", _queue(meta)),
         ("ended", totals_text([meta.get("finished") or {}], ascii_only=plain)),

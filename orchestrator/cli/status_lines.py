@@ -20,7 +20,7 @@ _ORDER = {
     **dict.fromkeys(("idle", "parked", "unknown"), 2),
     **dict.fromkeys(("stopping", "deleted"), 3),
 }
-_SAYS_NOTHING = ("busy", "idle", "parked")
+SAYS_NOTHING = ("busy", "idle", "parked")
 """Statuses whose reason repeats the status."""
 WIDE = 90  # columns from which task and reason have a column each
 WORDS = 48  # columns from which the status is shown as a word too
@@ -58,6 +58,8 @@ def status_lines(
     states = [f"{sign} {row['status']}" if words else sign for sign, row in zip(signs, rows, strict=True)]
     work = [task_text(row, ascii_only=ascii_only) for row in rows]
     why = [reason_text(row) for row in rows]
+    if not words:  # too narrow for a column: a task that runs again says so
+        work = [_again(row) + what for row, what in zip(rows, work, strict=True)]
     if not separate:
         work = [_joined(row, what, reason) for row, what, reason in zip(rows, work, why, strict=True)]
     ended = [row.get("finished") or {} for row in rows]
@@ -118,7 +120,7 @@ def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:
 
 def reason_text(row: dict[str, Any]) -> str:
     """Why the agent has its status; of an agent at rest why its last task failed."""
-    if row["status"] not in _SAYS_NOTHING:
+    if row["status"] not in SAYS_NOTHING:
         return str(row.get("reason") or "")
     last = row.get("last_task") or {}
     return str(last.get("reason") or "") if row["status"] != "busy" and last.get("outcome") == "error" else ""
@@ -128,6 +130,11 @@ def _joined(row: dict[str, Any], work: str, reason: str) -> str:
     """Task and reason in one column: of an agent that needs a human the reason comes first."""
     first, second = (reason, work) if row["status"] in NEEDS_HUMAN else (work, reason)
     return ": ".join(filter(None, (first, second)))
+
+
+def _again(row: dict[str, Any]) -> str:
+    attempt = row.get("attempt") or 1
+    return f"try {attempt}: " if attempt > 1 else ""
 
 
 def _above(number: Any, least: int) -> str:

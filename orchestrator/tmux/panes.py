@@ -276,17 +276,19 @@ def _ours(agent_id: str, run_id: str) -> str:
     return f"#{{&&:{TAGGED},#{{&&:{agent},{run}}}}}"
 
 
-def capture(socket: TmuxSocket, pane_id: str, lines: int) -> list[str]:
+def capture(socket: TmuxSocket, pane_id: str, lines: int, *, joined: bool = False) -> list[str]:
     """The last ``lines`` lines of the pane's screen and history, without blank ones at the end.
 
+    ``joined``: a line that the pane's width has wrapped is one line again, without blanks at its end.
     Of a dead pane they are its program's last lines, not the notice tmux puts below them. Raises as
     `Tmux.run`, fact ``missing`` if the pane is gone.
     """
-    look = ["capture-pane", "-p", "-t", pane_id, "-S", f"-{lines}"]
+    look = ["capture-pane", "-p", *(["-J"] if joined else []), "-t", pane_id, "-S", f"-{lines}"]
     dead, _, text = (
         tmux(socket).chain(["display-message", "-p", "-t", pane_id, "d#{pane_dead}"], look).partition("\n")
     )
-    shown = _without_blank_end(text.split("\n"))
+    rows = text.split("\n")
+    shown = _without_blank_end([row.rstrip(" ") for row in rows] if joined else rows)
     if dead == "d1" and shown and shown[-1].startswith("Pane is dead"):
         shown = _without_blank_end(shown[:-1])
     return shown[-lines:]

@@ -12,7 +12,7 @@ from orchestrator.cli.agent_panes import attach_command
 from tests.security.human import Human
 from tests.support.stage import until
 
-SAYS = "printf 'line %s\\n' $(seq 1 100); exit 3"
+SAYS = "printf 'line %s\\n' $(seq 1 100) $(printf %0300d 7); exit 3"
 
 
 def asked(stage, *words, status=0, env=None):
@@ -42,6 +42,7 @@ def test_what_the_pane_showed_is_kept_when_a_task_fails_and_when_the_agent_ends(
     run(stage, SAYS, "bad", status=1)
     kept = until(lambda: screens(stage).get("bad-1.txt"))
     assert "line 100\n" in kept.read_text()
+    assert f"line {7:0300}\n" in kept.read_text(), "as it was printed, not as the pane's width has wrapped it"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     task = asked(stage, "task", "show", "bad")
     assert task["screens"] == [str(kept)]

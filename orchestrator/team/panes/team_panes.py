@@ -175,14 +175,14 @@ class TeamPanes(RunWindows):
         return readable(lines)
 
     async def history(self, run: TeamRun, agent_id: str, count: int) -> list[str]:
-        """The last ``count`` lines of the agent's pane and its history, unshortened; empty if it has no pane now.
+        """The last ``count`` lines of the agent's pane and its history, not wrapped; empty if it has no pane now.
 
         Raises as `tmux.panes.capture`.
         """
         pane = (await self.tagged(run)).get(agent_id)
         if pane is None:
             return []
-        return await asyncio.to_thread(panes.capture, self.socket_of(run), pane.pane_id, count)
+        return await asyncio.to_thread(panes.capture, self.socket_of(run), pane.pane_id, count, joined=True)
 
     async def look(self, run: TeamRun, entries: Sequence[AgentEntry]) -> dict[str, Screen]:
         """The screens of these agents of one run by agent id, in one look; agents without a pane are absent."""

@@ -56,6 +56,7 @@ def test_a_narrow_pane_shows_who_what_and_how_long():
     assert asker.startswith("! asker")
     assert "asks to use" in asker
     assert asker.endswith("3m")
+    assert "try 2: make" in next(line for line in lines if "builder" in line)
 
 
 def test_nothing_is_cut_without_a_width():
