@@ -30,7 +30,9 @@ _HEADER = re.compile(
     r"(?i)(?<![A-Za-z0-9])((?:proxy-)?authorization|(?:set-)?cookie|[a-z0-9]{1,32}-[a-z0-9-]{0,32}(?:key|token|secret))"
     r"(\s{0,4}:\s{0,4})(?:(bearer|basic|digest|token)\s{1,8})?(?!\s)[^\"'\n]{2,4096}"
 )
-_SCHEME = re.compile(r"(?i)(?<![a-z0-9])(bearer|basic)(\s{1,8})(?=[^\s\"']{0,512}\d)[a-z0-9._~+/=-]{8,4096}")
+_SCHEME = re.compile(
+    r"(?i)(?<![a-z0-9])(bearer|basic)(\s{1,8})(?=[^\s\"']{0,512}\d|[^\s\"']{20})[a-z0-9._~+/=-]{8,4096}"
+)
 _IN_URL = re.compile(r"(?<=://)(?:([^\s/:@\"']{0,256}):[^\s/@\"']{1,512}|[^\s/:@\"']{16,512})(?=@)")
 _USER = re.compile(r"(?<!\S)((?:-u|--user|--proxy-user)[ =]{1,4}[\"']?[^\s:\"']{1,128}:)[^\s\"']{1,512}")
 _WORD = (
@@ -52,15 +54,20 @@ _SPOKEN = re.compile(
 _VARIABLE = re.compile(r"\\?\"?\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})\\?\"?\Z")
 
 
+def without_tokens(text: str, mark: str = MASK) -> str:
+    """The text with ``mark`` in place of secrets known by their form: keys, bearer tokens, passwords in URLs."""
+    text = _TOKENS.sub(mark, text)
+    text = _SCHEME.sub(rf"\1\2{mark}", text)
+    return _IN_URL.sub(lambda match: mark if match[1] is None else f"{match[1]}:{mark}", text)
+
+
 def masked(text: str) -> str:
     """The text with `…` in place of what looks like a secret: keys, tokens, passwords, what a secret's name is given.
 
     A variable's name (`"$TOKEN"`) is no secret.
     """
-    text = _TOKENS.sub(MASK, text)
     text = _HEADER.sub(lambda match: f"{match[1]}{match[2]}{f'{match[3]} ' if match[3] else ''}{MASK}", text)
-    text = _SCHEME.sub(rf"\1\2{MASK}", text)
-    text = _IN_URL.sub(lambda match: MASK if match[1] is None else f"{match[1]}:{MASK}", text)
+    text = without_tokens(text)
     text = _USER.sub(rf"\1{MASK}", text)
     text = _NAMED.sub(_given, text)
     text = _ATTACHED.sub(rf"\1{MASK}", text)

@@ -78,7 +78,7 @@ class LogFinding(NamedTuple):
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|[smh])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?)?(?![a-z]) ?")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?(ms|[smh])(?:ecs?|econds?|ins?|inutes?|rs?|ours?)?(?![a-z]) ?")
 
 
 def seconds_left(until: str) -> float | None:

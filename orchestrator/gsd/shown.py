@@ -6,21 +6,13 @@ import re
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.secret_masks import without_tokens
 
 CODE_CHARS = 200
 ASKED_CHARS = 2000
 WORDY_CHARS = 300
 _READ_CHARS = 4000
 
-# Each begins where a word does and has a bound, so that none takes longer than the line is long.
-_SECRETS = re.compile(
-    r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,256}|gh[pousr]_[A-Za-z0-9]{20,256}"
-    r"|github_pat_[A-Za-z0-9_]{20,256}|glpat-[A-Za-z0-9_-]{20,256}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"
-    r"|hf_[A-Za-z0-9]{30,256}|npm_[A-Za-z0-9]{30,256}|xox[abeoprs]-[A-Za-z0-9-]{10,256})"
-    r"|(?<![\w-])eyJ[\w-]{10,2048}\.[\w-]{10,2048}(?:\.[\w-]{0,2048})?"
-)
-_BEARER = re.compile(r"(?i)(?<![a-z0-9])(bearer|basic)(\s{1,8})(?=[a-z._~+/=-]{0,256}\d)[a-z0-9._~+/=-]{8,512}")
-_IN_URL = re.compile(r"(?<=://)[^\s/:@]{0,256}:[^\s/@]{1,256}(?=@)")
 # A literal behind a name that says what it is; a bare value only where no code could stand (KEY=value of an .env).
 _NAMED = re.compile(
     r"(?i)((?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|apikey|access[_-]?key|private[_-]?key"
@@ -36,10 +28,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 def masked(text: str) -> str:
     """The text without what looks like a secret: known keys, bearer tokens, passwords in URLs and assignments."""
-    text = _SECRETS.sub("…", text)
-    text = _BEARER.sub(r"\1\2…", text)
-    text = _IN_URL.sub("…", text)
-    text = _NAMED.sub(lambda found: f"{found[1]}{found[2][0]}…{found[2][0]}", text)
+    text = _NAMED.sub(lambda found: f"{found[1]}{found[2][0]}…{found[2][0]}", without_tokens(text))
     return _ENVIRONMENT.sub(r"\1…", text)
 
 

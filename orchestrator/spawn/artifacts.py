@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from orchestrator.base.errors import BadRequest, Corrupt, Environment
+from orchestrator.base.secret_masks import without_tokens
 from orchestrator.journal.project_files import check_id, confine, failure, make_dir, replace
 from orchestrator.spawn.run_data import ArtifactRow, CostSource, Node, Reply
 from orchestrator.trust.seals import Seal
@@ -190,20 +191,6 @@ def _content(path: Path, limit: int = -1) -> bytes:
 # -- what nobody should read ----------------------------------------------------------------------------------------
 # Each pattern begins where a word does and has a bound, so that none takes longer than the text is long.
 
-_SECRETS = re.compile(
-    r"""(?x)
-    (?<![A-Za-z0-9])(?:
-        (?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}
-      | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{20,}
-      | (?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Z])
-      | AIza[0-9A-Za-z_-]{35} | hf_[A-Za-z0-9]{30,} | npm_[A-Za-z0-9]{30,} | xox[abeoprs]-[A-Za-z0-9-]{10,}
-    )
-  | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10,8192}\.[A-Za-z0-9_-]{5,4096}
-  | -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:[^-]|-(?!----)){0,16384}-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----
-    """
-)
-_BEARER = re.compile(r"(?i)(?<![a-z0-9])(bearer|basic)(\s{1,8})[a-z0-9._~+/=-]{8,}")
-_PASSWORD = re.compile(r"(?<=://)[^\s/:@]{0,256}:[^\s/@]{1,256}(?=@)")
 _EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}(?![A-Za-z0-9])"
 )
@@ -217,16 +204,9 @@ _ADDRESS = re.compile(
 )
 
 
-def masked(text: str) -> str:
-    """The text without what looks like a secret: keys, bearer tokens, passwords in URLs, private keys."""
-    text = _SECRETS.sub(REDACTED, text)
-    text = _BEARER.sub(rf"\1\2{REDACTED}", text)
-    return _PASSWORD.sub(REDACTED, text)
-
-
 def redacted(text: str) -> str:
     """The text without secrets, and without what looks like an e-mail or IP address, a card's or phone's number."""
-    text = _EMAIL.sub(REDACTED, masked(text))
+    text = _EMAIL.sub(REDACTED, without_tokens(text, REDACTED))
     text = _ADDRESS.sub(lambda match: REDACTED if _is_address(match[0]) else match[0], text)
     text = _CARD.sub(lambda match: REDACTED if _is_card(match[0]) else match[0], text)
     return _PHONE.sub(lambda match: REDACTED if sum(map(str.isdecimal, match[0])) >= PHONE_DIGITS else match[0], text)
