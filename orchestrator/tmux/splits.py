@@ -130,13 +130,17 @@ def room(
     existing: Collection[str],
     wanted: Sequence[PaneSize | None],
     limits: LayoutLimits,
+    *,
+    lines: bool = False,
 ) -> tuple[int, str]:
     """How many more agents of these minimum sizes fit next to the master now, and why not more.
 
-    They fit in the order given. Raises as `Tmux.run`.
+    They fit in the order given; with ``lines`` once the window has border lines. Raises as `Tmux.run`.
     """
-    team = _Team(master_pane, list(existing), limits)
-    _, fits, reason = _fit(_window(socket, master_pane), team, wanted)
+    team, window = _Team(master_pane, list(existing), limits), _window(socket, master_pane)
+    if lines and window.border == "off":
+        window = replace(window, border="top")
+    _, fits, reason = _fit(window, team, wanted)
     return fits, reason
 
 

@@ -263,6 +263,17 @@ def test_agents_of_a_further_window_have_their_labels_and_it_is_left_as_a_user_m
     assert stage.run_files()[0]["windows"] == []
 
 
+def test_a_window_that_gets_no_agent_keeps_its_rows(stage):
+    master = stage.server.start(50, 9)
+    before = stage.server.cells(master)
+    wire = stage.begun(stage.inside(master))
+    made = wire.tool("agent_create", {"name": "w", "role": "r"})
+    assert window_of(stage, made["tmux_pane_id"]) != window_of(stage, master)
+    assert stage.server.cells(master) == before
+    assert stage.server.show(master, "#{pane-border-status}") == "off"
+    until(lambda: "w" in border(stage, made["tmux_pane_id"]))
+
+
 def border(stage, pane):
     return stage.server.show(pane, "#{E:pane-border-format}")
 

@@ -139,7 +139,7 @@ class MemberPanes:
         async with self._team_panes.lock(run):
             if not run.live:
                 return await self._add(shown, new)
-            await self._team_panes.borders_on(run, 1)
+            await self._team_panes.borders_on(run, [new])
             return await self._split(shown, new, self._team_panes.agents_of(run))
 
     async def _split(self, shown: ShownMember, new: NewMemberPane, agents: Sequence[str]) -> str | Environment:

@@ -43,7 +43,8 @@ class Candidate(NamedTuple):
 def chosen(current: str, candidates: Sequence[Candidate]) -> str:
     """The pane that should be large: ``current`` as long as it exists and no other pane needs somebody more.
 
-    Else the pane that has needed somebody longest, else the busy pane that has changed last, else the first. Pure.
+    Else the pane that has needed somebody longest, else the busy pane that has changed last; "" if no pane is
+    preferred. Pure.
     """
     now = next((candidate for candidate in candidates if candidate.pane_id == current), None)
     needy = [candidate for candidate in candidates if candidate.needs]
@@ -52,9 +53,7 @@ def chosen(current: str, candidates: Sequence[Candidate]) -> str:
     if needy:
         return min(needy, key=lambda candidate: candidate.since).pane_id
     busy = [candidate for candidate in candidates if candidate.busy]
-    if busy:
-        return max(busy, key=lambda candidate: candidate.since).pane_id
-    return candidates[0].pane_id if candidates else ""
+    return max(busy, key=lambda candidate: candidate.since).pane_id if busy else ""
 
 
 class PaneFocus:

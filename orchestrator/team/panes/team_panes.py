@@ -24,6 +24,7 @@ from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.tmux import borders, member_tags, panes, paste, screen_capture, splits
 from orchestrator.tmux.panes import NewPane, TaggedPane
 from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.splits import PaneRequest
 from orchestrator.tmux.window_layout import STRIP, LayoutLimits, PaneSize
 
 log = structlog.get_logger()
@@ -88,11 +89,10 @@ class TeamPanes(RunWindows):
         """Make panes for new agents, tagged and with their final size; returns a pane id or an error for each."""
         async with self.lock(run):
             socket, mode = self.socket_of(run), self._roster.config().border
-            await self.borders_on(run, len(wanted))
+            await self.borders_on(run, wanted)
 
             def opened(window_id: str, team: Sequence[str]) -> None:
-                if window_id not in run.file.setdefault("windows", []):
-                    run.file["windows"].append(window_id)
+                self._further(run, window_id)
                 with contextlib.suppress(Environment):  # the agents matter more than their labels
                     if mode is not False and lines_wanted(mode, socket, window_id, team):
                         borders.set_borders(socket, window_id)
@@ -114,17 +114,39 @@ class TeamPanes(RunWindows):
             await self.save(run)
             return outcome
 
-    async def borders_on(self, run: TeamRun, count: int) -> None:
-        """Turn on the window's border lines if they are wanted with ``count`` new panes. The caller holds `lock`."""
+    @staticmethod
+    def _further(run: TeamRun, window_id: str) -> None:
+        if window_id not in run.file.setdefault("windows", []):
+            run.file["windows"].append(window_id)
+
+    async def borders_on(self, run: TeamRun, wanted: Sequence[PaneRequest]) -> None:
+        """Turn on the window's border lines if it will have some of these new panes. The caller holds `lock`."""
         mode = self._roster.config().border
         socket, window = self.socket_of(run), run.file["window_id"]
         if mode is False or run.file["changed"] is not None:
             return
         own = [run.file["master_pane"], *self.agents_of(run)]
-        if not count or not await asyncio.to_thread(lines_wanted, mode, socket, window, own):
+        if not wanted or not await asyncio.to_thread(lines_wanted, mode, socket, window, own):
             return
+        if len(own) == 1 and not await self._any_fits(run, wanted):
+            return  # the line would take a row from the master's pane for agents of other windows
         run.file["changed"] = await asyncio.to_thread(borders.set_borders, socket, window)
         await self.save(run)
+
+    async def _any_fits(self, run: TeamRun, wanted: Sequence[PaneRequest]) -> bool:
+        sizes = [request.minimum for request in wanted]
+        try:
+            fits, _ = await asyncio.to_thread(
+                partial(splits.room, lines=True),
+                self.socket_of(run),
+                run.file["master_pane"],
+                [],
+                sizes,
+                self.limits(run),
+            )
+        except Environment:  # the master's pane is closed: the agents join others
+            return True
+        return fits > 0
 
     async def tagged(self, run: TeamRun) -> dict[str, TaggedPane]:
         """The run's panes by agent; empty if its tmux server is gone."""
@@ -232,6 +254,8 @@ class TeamPanes(RunWindows):
             pane_id = pane.pane_id if pane is not None else run.file["agents"].get(agent_id)
             socket = self.socket_of(run)
             same = await self.same_server(run)
+            if pane is not None and pane.window_id != run.file["window_id"]:
+                self._further(run, pane.window_id)  # a daemon may have died before it could record the window
             if same and pane_id is not None:
                 await asyncio.to_thread(panes.kill, socket, pane_id, agent_id, run.run_id)
                 failpoints.passed("tmux:kill-pane")

@@ -25,7 +25,8 @@ def idle(pane: str, since: str = "") -> Candidate:
     ("current", "candidates", "large"),
     [
         ("", [], ""),
-        ("", [idle("%1"), idle("%2")], "%1"),
+        ("", [idle("%1"), idle("%2")], ""),
+        ("%9", [idle("%1"), idle("%2")], ""),
         ("", [idle("%1", "09"), busy("%2", "01"), busy("%3", "02")], "%3"),
         ("", [busy("%1", "09"), blocked("%2", "02"), blocked("%3", "01")], "%3"),
         ("%1", [busy("%1", "01"), busy("%2", "09")], "%1"),
