@@ -154,6 +154,14 @@ def run_dirs(root: str) -> list[str]:
     return [steps[-1] for steps in ways if all(is_private(step) for step in steps)]
 
 
+def is_stopped(directory: str) -> bool:
+    """Whether the daemon was stopped by hand since this boot, as `project_location.is_stopped` judges."""
+    if not os.path.lexists(f"{directory}/stopped"):
+        return False
+    stopped_in, boot = text_of(f"{directory}/stopped").strip(), text_of("/proc/sys/kernel/random/boot_id").strip()
+    return stopped_in in ("", boot) or not boot
+
+
 def state_dir() -> str:
     """The user's state directory, as `trust.state_dir` names it; an empty string for a user without one."""
     named = os.environ.get("ORCHESTRATOR_STATE_DIR", "")
@@ -304,7 +312,7 @@ def answer(facts: JsonObject) -> str:
             patient = facts.get("hook_event_name") in TURN_ENDS
             until = time.monotonic() + RETRY_S
         # Stopped by hand: it comes back when the user wants it.
-        if any(os.path.exists(f"{directory}/stopped") for directory in run_dirs(root)):
+        if any(is_stopped(directory) for directory in run_dirs(root)):
             until = time.monotonic() + RETRY_S
         if not patient or time.monotonic() >= until or gone(parent, PACE_S):
             return NOTHING

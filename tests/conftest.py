@@ -74,12 +74,13 @@ def own_world() -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("ORCHESTRATOR_STATE_DIR", str(base / "state"))
+        patch.setenv(MARK, str(base / "runs"))
         # A test may clear the environment: the state directory then hangs on the home of the password database.
         real = pwd.getpwuid
         patch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd((*real(uid)[:5], str(home), real(uid)[6])))
         yield base
     left = processes_with(f"{MARK}={base}/")
-    stages = [path.name for path in base.iterdir() if path.name not in ("home", "state")]
+    stages = [path.name for path in base.iterdir() if path.name not in ("home", "state", "runs")]
     shutil.rmtree(base, ignore_errors=True)
     assert not left, f"processes outlived the tests: {left}"
     assert not stages, f"stages were not closed: {stages}"

@@ -75,7 +75,7 @@ def start(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B006
 
 @options.command(app, "stop", "orchestrator daemon stop")
 def stop(as_json: Json = False) -> None:
-    """Stop the daemon until daemon start.
+    """Stop the daemon until daemon start or the next boot.
 
     Agents keep their panes and wait for the daemon.
     """
@@ -164,10 +164,9 @@ def _show_start(daemon_status: dict[str, Any], *, as_json: bool) -> None:
 
 def stop_by_hand(place: Project) -> int | None:
     """Stop the daemon and leave the stop marker; return the daemon's pid, or None if none ran."""
-    mark = marker(place, project_location.STOPPED)
     lock = marker(place, project_location.LOCK)
     # The marker first: without it a relay would start another daemon as soon as this one has ended.
-    os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    project_location.write_stopped(lock.parent)
     if not _held(lock):
         return None
     pid: int | None = None

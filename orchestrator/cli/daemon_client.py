@@ -226,7 +226,7 @@ class DaemonClient:
             self._sock = daemon_connection.connect(self.place)
             if self._sock is not None:
                 return
-            if marker(self.place, project_location.STOPPED).exists():
+            if project_location.is_stopped(marker(self.place, project_location.STOPPED).parent):
                 raise NotReady("daemon_stopped", f"the daemon of {self.place.root} was stopped by the user")
             if self._start:
                 if self.place.kind == "none":

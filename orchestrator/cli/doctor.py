@@ -209,7 +209,7 @@ def _daemon(place: Project) -> Iterator[DoctorFinding]:
     failed = failed_start(place)
     if failed is not None:
         yield of_error("daemon", failed)
-    elif (directory / project_location.STOPPED).exists():
+    elif project_location.is_stopped(directory):
         yield DoctorFinding("daemon", "note", "stopped by the user", "start it: orchestrator daemon start")
     else:
         yield DoctorFinding("daemon", "note", "not running; it starts when needed")
@@ -282,5 +282,5 @@ def _runs(place: Project) -> list[str]:
 
 CHECKS: tuple[Callable[[Project], Iterator[DoctorFinding]], ...] = (
     _python, _tmux, _project, _daemon, _config, _trust, doctor_clis.engines, doctor_clis.registrations,
-    doctor_leftovers.permissions, _logs, doctor_leftovers.leftovers,
+    doctor_leftovers.permissions, _logs, doctor_leftovers.leftovers, doctor_leftovers.temporary,
 )  # fmt: skip

@@ -9,9 +9,12 @@ from pathlib import Path
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES
+from orchestrator.base.platform import file_trees
 from orchestrator.cli.doctor_finding import DoctorFinding
-from orchestrator.edge import project_location
+from orchestrator.cli.output import space
+from orchestrator.edge import project_location, temporary_directories
 from orchestrator.edge.project_location import Project
+from orchestrator.edge.temporary_directories import name_of_agent
 
 SHOWN = 5
 
@@ -40,6 +43,35 @@ def leftovers(place: Project) -> Iterator[DoctorFinding]:
     yield from findings
     if not findings:
         yield DoctorFinding("leftovers", "ok", "none")
+
+
+def temporary(place: Project) -> Iterator[DoctorFinding]:
+    """How much is in the temporary directories of agents and squad members."""
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415
+
+    owners = {
+        name_of_agent(row["agent_id"]): row["agent_id"]
+        for row in offline_view.agents(place.root)
+        if row["status"] != "deleted"
+    }
+    of_agents: dict[str, int] = {}
+    members: list[int] = []
+    left: list[int] = []
+    places = [directory / project_location.TEMPORARY for directory in project_location.run_dirs(place.root)]
+    for path in temporary_directories.listed(places):
+        size = file_trees.measure(path)[1]
+        if path.name in owners:
+            of_agents[owners[path.name]] = of_agents.get(owners[path.name], 0) + size
+        else:
+            (members if temporary_directories.is_members(path.name) else left).append(size)
+    words = [f"{agent_id} {space(size)}" for agent_id, size in sorted(of_agents.items(), key=lambda item: -item[1])]
+    words += [f"squad members {space(sum(members))}"] if members else []
+    total = space(sum(of_agents.values()) + sum(members))
+    shown = ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
+    yield DoctorFinding("temporary files", "ok", f"{total}: {shown}" if words else "none")
+    if left:
+        what = f"{space(sum(left))} of ended agents and members: {len(left)} directories"
+        yield DoctorFinding("temporary files", "note", what, "remove them: orchestrator gc --apply")
 
 
 def _sockets(place: Project) -> Iterator[DoctorFinding]:

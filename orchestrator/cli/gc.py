@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.cli import options, output, run_directories
+from orchestrator.cli import options, output
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
+from orchestrator.edge import run_directories
 
 GC_S = 600.0
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -26,7 +27,10 @@ def gc(
     ] = False,
     older_than: Annotated[
         str,
-        typer.Option(metavar="AGE", help="Minimum age, such as 7d, 12h, 30m or 0; default: the setting gc_after_s."),
+        typer.Option(
+            metavar="AGE",
+            help="Minimum age, such as 7d, 12h, 30m or 0; default: the setting gc_after_s, 1d for run directories.",
+        ),
     ] = "",
     artifacts: Annotated[
         bool, typer.Option("--artifacts", help="Also remove the files that agents left in artifacts/.")
@@ -36,7 +40,7 @@ def gc(
     """List the leftovers of past work; with --apply remove them.
 
     Leftovers are data of agents deleted long enough ago and of ended runs, run directories of dead daemons, and
-    processes and panes of ours whose agent has ended. Ids are never reused.
+    processes, panes and temporary directories of ours whose agent has ended. Ids are never reused.
     """
     options.refuse_agents()
     age_s = seconds(older_than) if older_than else None
@@ -46,7 +50,7 @@ def gc(
         answer = link.ask("orchestrator/gc", request, wait_s=GC_S)
     items: list[dict[str, Any]] = [
         *answer["items"],
-        *run_directories.collect(place, answer["older_than_s"], apply=apply),
+        *run_directories.collect(place, run_directories.UNUSED_S if age_s is None else age_s, apply=apply),
     ]
     failed = [item for item in items if item.get("error")]
     total = sum(item["bytes"] for item in items)
@@ -73,7 +77,7 @@ def seconds(age: str) -> float:
 
 def _show(items: list[dict[str, Any]], total: int, *, apply: bool) -> None:
     for item in items:
-        size = f", {item['files']} files, {space(item['bytes'])}" if item["files"] else ""
+        size = f", {item['files']} files, {output.space(item['bytes'])}" if item["files"] else ""
         word = "✕ not removed" if item.get("error") else "removed" if item["done"] else "would remove"
         output.say(f"{word} {item['kind']} {item['name']}: {item['why']}{size}")
         if item.get("error"):
@@ -83,9 +87,9 @@ def _show(items: list[dict[str, Any]], total: int, *, apply: bool) -> None:
     if not items:
         output.say("nothing to remove")
     elif apply:
-        output.say(f"{len(items)} items, {space(total)}")
+        output.say(f"{len(items)} items, {output.space(total)}")
     else:
-        output.say(f"{len(items)} items, {space(total)}; remove them: orchestrator gc --apply")
+        output.say(f"{len(items)} items, {output.space(total)}; remove them: orchestrator gc --apply")
 
 
 def _show_kept(kept: dict[str, Any]) -> None:
@@ -94,17 +98,7 @@ def _show_kept(kept: dict[str, Any]) -> None:
     if parts:
         first, last = (output.local_time(kept[key]) for key in ("until", "until_all"))
         until = first if last in (first, "-") else f"{first}, the last until {last}"
-        output.say(f"kept: {' and '.join(parts)}, {space(kept['bytes'])}, until {until}")
-
-
-def space(count: int) -> str:
-    """A number of bytes with its unit, for humans."""
-    size = float(count)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
+        output.say(f"kept: {' and '.join(parts)}, {output.space(kept['bytes'])}, until {until}")
 
 
 def add_to(app: Any) -> None:

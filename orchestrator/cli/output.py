@@ -127,3 +127,13 @@ def terminal_size() -> os.terminal_size | None:
 def utf8() -> bool:
     """Whether stdout can show any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def space(count: int) -> str:
+    """A number of bytes with its unit, for humans."""
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -25,6 +25,7 @@ class Features:
         self, roster: Roster, state: ConfigState, clients: Callable[[], Collection[Client]], log_file: str
     ) -> None:
         self._clients = clients
+        self._temporary = roster.temporary
         self.team = TeamWiring(roster, self._masters)
         self.squads = SquadWiring(roster, self.team.panes)
         self.spawn = SpawnWiring(roster, self.squads.squads, self.squads.library)
@@ -42,6 +43,7 @@ class Features:
         await self.team.begin(clean=clean)
         await self.squads.begin()
         self.spawn.begin()
+        self._temporary.remove_leftovers()  # now that agents and members have named theirs
 
     def look_around(self) -> None:
         """Now and then: give back what nobody needs any longer."""
@@ -50,6 +52,7 @@ class Features:
 
     async def close(self) -> None:
         """End them, for the daemon ends; agents live on, and spawn runs wait for the next daemon."""
+        self._temporary.close()
         await self.gsd.close()
         await self.spawn.close()
         await self.squads.close()

@@ -34,6 +34,7 @@ from orchestrator.daemon.agent_sockets import AgentSockets
 from orchestrator.daemon.features import Features
 from orchestrator.daemon.hello import HELLO_MAX, negotiate, read_hello
 from orchestrator.daemon.peers import Peer, Peers
+from orchestrator.daemon.run_base_sweep import RunBaseSweep
 from orchestrator.daemon.sessions import build, serve
 from orchestrator.edge import project_location
 from orchestrator.journal.project_files import Paths
@@ -90,6 +91,7 @@ class Daemon:
         )
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
+        self._run_base_sweep = RunBaseSweep(root, opened.directory)
         self._missing: list[str] = []
         self.ending = asyncio.Event()
         self.why = ""
@@ -175,6 +177,7 @@ class Daemon:
         self._missing = missing
         self.own_sockets.follow(self.roster.agents.values())
         self.features.look_around()
+        self._run_base_sweep.look_around()
         now = time.monotonic()
         if self.clients or self.features.at_work:
             self.idle_since = now

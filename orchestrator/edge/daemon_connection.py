@@ -32,10 +32,10 @@ from orchestrator.edge.project_location import (
     PROTO,
     SOCKET,
     STARTS,
-    STOPPED,
     VERSION,
     Project,
     agent_socket,
+    is_stopped,
     own_command,
     run_dir,
 )
@@ -128,7 +128,7 @@ def try_start(project: Project, directory: Path) -> bool:
 
 
 def _held_back(directory: Path) -> bool:
-    if (directory / STOPPED).exists() or 0 <= _age(directory / FAILED) < FAILED_PACE_S:
+    if is_stopped(directory) or 0 <= _age(directory / FAILED) < FAILED_PACE_S:
         return True
     vain = vain_starts(directory) - FREE_STARTS
     return vain >= 0 and 0 <= _age(directory / STARTS) < min(PACE_MAX_S, 0.25 * 2.0 ** min(vain, 10))
@@ -158,7 +158,7 @@ def failure(kind: str, code: str, message: str, next_step: str) -> dict[str, Any
 
 def held_by(directory: Path) -> dict[str, Any] | None:
     """The error, in wire form, that a marker in the run directory gives for a missing daemon; else None."""
-    if (directory / STOPPED).exists():
+    if is_stopped(directory):
         return failure(
             "NotReady", "daemon_stopped", "the daemon was stopped by hand", "run: orchestrator daemon start"
         )

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from orchestrator.base.platform.process_facts import boot_id
 from orchestrator.trust import lock_word, state_dir
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -31,11 +32,12 @@ INSTALL = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 LOCK = "lock"  # held by the daemon for life: free means there is no daemon
 SOCKET = "socket"
 LOG = "log"
-STOPPED = "stopped"  # stopped by hand: relays hold, until `daemon start`
+STOPPED = "stopped"  # stopped by hand: relays hold, until `daemon start` or the next boot, whose id is in it
 FAILED = "failed"  # JSON of the error that made the last start fail
 SHOWN = "shown.json"  # where squad members are shown: windows that must be put back one day
 CLEAN = "clean"  # the token of the last daemon that closed its logs properly
 STARTS = "starts"  # one byte per start of a daemon since one was ready
+TEMPORARY = "tmp"  # the temporary directories of agents and squad members
 
 # Environment variables that hold for one connection's squads, spawn runs and queries, whoever started the
 # daemon.
@@ -214,6 +216,29 @@ def why_not(directory: Path) -> str | None:
     return next((trouble for trouble in map(_trouble, _steps(directory)) if trouble is not None), None)
 
 
+def is_stopped(directory: Path) -> bool:
+    """Whether the daemon was stopped by hand since this boot; a marker without a boot id counts for every boot."""
+    try:
+        word = (directory / STOPPED).read_bytes()[:_TEXT_MAX].strip()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    boot = boot_id()
+    return word in (b"", boot.encode()) or not boot
+
+
+def write_stopped(directory: Path) -> None:
+    """Leave the marker that the daemon was stopped by hand; raises ``OSError``."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(directory / STOPPED, flags, 0o600)  # empty for a moment, which counts too
+    try:
+        with suppress(OSError):  # a full disk: the marker counts without its boot
+            os.write(fd, boot_id().encode())
+    finally:
+        os.close(fd)
+
+
 def word_of(directory: Path) -> str:
     """The word (`lock_word`) for a run directory."""
     return lock_word.STATE if directory.parent == _state_base() else lock_word.TMP
@@ -316,15 +341,16 @@ def _text(path: Path) -> tuple[str | None, int]:
 
 def _first(root: Path) -> Path:
     base = os.environ.get("ORCHESTRATOR_RUN_BASE") or f"/tmp/orchestrator-{os.geteuid()}"  # noqa: S108 - owner checked
-    return Path(base, _name(root))
+    return Path(base, name_of_run_dir(root))
 
 
 def _second(root: Path) -> Path | None:
     base = _state_base()
-    return base / _name(root) if base is not None else None
+    return base / name_of_run_dir(root) if base is not None else None
 
 
-def _name(root: Path) -> str:
+def name_of_run_dir(root: Path) -> str:
+    """The name of the project's run directory, whichever of the two it is."""
     return hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
 
 
@@ -347,7 +373,7 @@ _RUN = "run"
 
 def _made_second(root: Path, trouble: str) -> Path:
     try:
-        second = state_dir.state_dir() / _RUN / _name(root)
+        second = state_dir.state_dir() / _RUN / name_of_run_dir(root)
         _fits(second)
         state_dir.private_dir(_RUN, second.name)
     except (StateDirUnsafe, RunDirUnsafe) as other:
@@ -356,7 +382,7 @@ def _made_second(root: Path, trouble: str) -> Path:
 
 
 def _in_use(directory: Path) -> bool:
-    return os.path.exists(directory / STOPPED) or lock_word.held(directory / LOCK)
+    return is_stopped(directory) or lock_word.held(directory / LOCK)
 
 
 def _steps(directory: Path) -> list[Path]:

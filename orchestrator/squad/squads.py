@@ -25,6 +25,7 @@ from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import process_facts
 from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
+from orchestrator.edge.temporary_directories import TemporaryDirectories, name_of_member
 from orchestrator.journal.project_files import Paths, failure
 from orchestrator.protocol.tool_calls import Tell
 from orchestrator.roles.catalogue import RoleListing
@@ -77,9 +78,15 @@ class Squads:
     """The squads of one project."""
 
     def __init__(
-        self, paths: Paths, clock: Clock, config: Callable[[], Config], claim: Callable[[], None] = lambda: None
+        self,
+        paths: Paths,
+        clock: Clock,
+        config: Callable[[], Config],
+        claim: Callable[[], None] = lambda: None,
+        temporary: TemporaryDirectories | None = None,
     ) -> None:
         """``claim`` is called before anything is written: it refuses where another daemon has the project's files."""
+        self._temporary = temporary or TemporaryDirectories(paths.root)
         self._paths = paths
         self._claim = claim
         self._clock = clock
@@ -196,6 +203,8 @@ class Squads:
             squad = self._enter(file)
             squad.begun, squad.over = True, file.ended_at is not None
             if not squad.over:
+                open_ = [member.member_id for member in file.members if member.state not in ENDED]
+                self._temporary.own(map(name_of_member, open_))
                 self._tasks.start(self._interrupt(squad))
 
     async def close(self) -> None:
@@ -269,7 +278,10 @@ class Squads:
             beginning = self._beginnings.of((plan.program, plan.cwd), plan.chat_record(), squad.stop)
             try:
                 async with room, self._chats.of(chat, squad.stop), beginning:
-                    await self._member(squad, plan, member, show if plan.request.visible else None)
+                    try:
+                        await self._member(squad, plan, member, show if plan.request.visible else None)
+                    finally:
+                        self._temporary.end(name_of_member(plan.member_id))
             except Exception:
                 log.exception("bug in a squad", member=member.member_id)
                 _end(
@@ -324,7 +336,7 @@ class Squads:
             member_id=plan.member_id,
             argv=command.argv,
             cwd=plan.cwd,
-            env={**plan.inputs.env, **command.env},
+            env={**plan.inputs.env, **await self._temporary_of(plan), **command.env},
             stdin=await asyncio.to_thread(_input, plan, command),
             stdout=plan.place / f"{prefix}stdout",
             stderr=plan.place / f"{prefix}stderr",
@@ -349,6 +361,10 @@ class Squads:
         for task in hiding:
             self._tasks.start(hidden(task, self._clock, self._closing))
         return outcome
+
+    async def _temporary_of(self, plan: MemberPlan) -> dict[str, str]:
+        name = name_of_member(plan.member_id)
+        return await asyncio.to_thread(self._temporary.variables, name, plan.inputs.env)
 
     async def _written(self, squad: Squad) -> None:
         """Put the squad's file on the disk; a disk that refuses costs no member its result."""
@@ -388,6 +404,7 @@ class Squads:
         count = await member_process.end(member.member_id, leader, grace_s, self._clock, leader=leader)
         if leader is not None or count:
             log.info("ended what a dead daemon left of a squad's member", member=member.member_id, processes=count)
+        self._temporary.end(name_of_member(member.member_id))
 
 
 def _write_down() -> None:

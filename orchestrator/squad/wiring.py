@@ -33,7 +33,7 @@ class SquadWiring:
     """Squads of one daemon, from its start to its end."""
 
     def __init__(self, roster: Roster, team_panes: TeamPanes) -> None:
-        self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing)
+        self.squads = Squads(roster.paths, roster.clock, roster.config, roster.begin_writing, roster.temporary)
         self.library = RoleLibrary(roster.root)
         self._member_panes = MemberPanes(roster, team_panes)
         offer = squad_tools.SquadToolDeps(self.squads, self.library, roster.config, self._show, roster.withheld)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from secrets import compare_digest
 from typing import Any
 
 from orchestrator.base.toolsets import TEAM
+from orchestrator.edge import temporary_directories
 from orchestrator.protocol.offers import AdminMethods, Offer
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.team import agent_tools, agent_toolsets
@@ -56,6 +58,7 @@ class TeamWiring:
 
     async def begin(self, *, clean: bool) -> None:
         """Take over the agents of an earlier daemon; ``clean`` says that it ended properly."""
+        self._own_temporary_directories()
         await self.supervisor.recover(clean=clean)
         self._roster.listeners.append(self._paste_wake.seen)
         for entry in self._roster.agents.values():
@@ -116,6 +119,16 @@ class TeamWiring:
             if entry.secret is not None and compare_digest(entry.secret, client.secret):
                 entry.listed_epoch = client.epoch
                 entry.changed.notify()
+
+    def _own_temporary_directories(self) -> None:
+        """Keep those of all agents that were not deleted, also of damaged and foreign ones: their CLIs may live."""
+        paths, agents = self._roster.paths, self._roster.agents
+        over = {name for name, entry in agents.items() if entry.state.life == "deleted"}
+        with contextlib.suppress(OSError):
+            kept = {
+                path.name for path in paths.agents.iterdir() if path.name in agents or not paths.is_collected(path)
+            }
+            self._roster.temporary.own(map(temporary_directories.name_of_agent, kept - over))
 
     async def _gc(
         self, *, apply: bool = False, older_than_s: float | None = None, artifacts: bool = False

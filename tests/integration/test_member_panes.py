@@ -12,10 +12,9 @@ import pytest
 
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform import process_facts
-from orchestrator.cli import run_directories
 from orchestrator.core import decisions, supervision
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.edge import project_location
+from orchestrator.edge import project_location, run_directories
 from orchestrator.team.panes.member_panes import MemberPanes
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.tmux import member_tags, panes, splits, tmux_server

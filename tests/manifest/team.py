@@ -53,6 +53,8 @@ LATE = "unit/team/life/test_deadlines.py::test_"
 UP = "integration/test_up_down.py::test_"
 MASTER = "integration/test_master_exit.py::test_"
 GC = "integration/test_gc.py::test_"
+TEMPORARY = "integration/test_temporary_directories.py::test_"
+RUN_DIRECTORIES = "unit/edge/test_run_directories.py::test_"
 FIX = "integration/test_fix.py::test_"
 CACHE = "unit/team/roster/test_checkpoints.py::test_"
 TREES = "integration/test_worktrees.py::test_"
@@ -723,11 +725,16 @@ PROMISES: dict[str, Promise] = {
         ),
     ),
     "SUPERVISION6": Promise(
-        "gc removes what is over and ours; doctor --fix mends damaged logs by quarantine; both may be cut off anywhere.",
+        "gc removes what is over and ours, run directories and what CLIs left in TMPDIR included; doctor --fix mends damaged logs by quarantine; both may be cut off anywhere.",
         (
             f"{GC}an_agent_goes_when_its_last_record_is_old_enough",
             f"{GC}a_process_that_outlived_its_agent_is_ended_and_a_reused_pid_never",
             f"{GC}a_kill_at_any_step_leaves_what_the_next_run_finishes",
+            f"{TEMPORARY}what_a_cli_leaves_in_tmpdir_is_kept_over_relaunches_told_and_gone_with_its_agent",
+            f"{TEMPORARY}a_daemon_killed_while_it_deletes_an_agent_leaves_nothing",
+            f"{TEMPORARY}a_squad_member_has_a_directory_of_its_own_until_it_ends",
+            f"{RUN_DIRECTORIES}a_directory_goes_a_day_after_its_last_daemon",
+            f"{RUN_DIRECTORIES}a_stop_by_hand_keeps_it_until_the_next_boot",
             f"{FIX}a_damaged_outbox_is_kept_and_its_agent_is_failed_with_every_outcome_it_had",
             f"{FIX}a_kill_at_any_step_leaves_what_the_next_run_finishes",
             "property/test_agent_repair.py::test_flipped_and_deleted_bytes_lose_nothing_that_can_be_read",

@@ -15,10 +15,9 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator import hook
-from orchestrator.cli import run_directories
 from orchestrator.cli.verify import ended_well
 from orchestrator.daemon.process import Daemon
-from orchestrator.edge import project_location
+from orchestrator.edge import project_location, run_directories
 from orchestrator.journal.project_files import Paths
 from orchestrator.trust import lock_word
 from tests.support.stage import BOUND_S, MARK, alive, until

@@ -20,7 +20,7 @@ import orjson
 from orchestrator.base import failpoints, package_data, toolsets
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import prompts
-from orchestrator.edge import project_location
+from orchestrator.edge import project_location, temporary_directories
 from orchestrator.engines import table
 from orchestrator.engines.definition import Engine, Launch, PreparedLaunch, UserFiles
 from orchestrator.journal.project_files import failure, make_dir, read_json, replace
@@ -48,6 +48,9 @@ def write(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int
     secret = secrets.token_hex(16)
     root = str(roster.root)
     ours = table.identity(agent_id=entry.agent_id, epoch=epoch, secret=secret, project=root)
+    chosen = temporary_directories.VARIABLE in spec.get("env_names", ())
+    name = temporary_directories.name_of_agent(entry.agent_id)
+    ours |= roster.temporary.variables(name, base, chosen=chosen)
     prepared = row.prepare(_launch(roster, entry, spec, epoch, {**base, **ours}))
     longest = max(len(os.fsencode(word)) for word in prepared.argv)
     if longest > WORD_MAX:

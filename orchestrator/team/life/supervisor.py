@@ -20,6 +20,7 @@ from orchestrator.base.platform import processes
 from orchestrator.core import supervision
 from orchestrator.core.records import EXITS
 from orchestrator.edge import project_location
+from orchestrator.edge.temporary_directories import name_of_agent
 from orchestrator.engines import table
 from orchestrator.journal.project_files import replace
 from orchestrator.team.life import launch_exits, launch_files
@@ -361,6 +362,7 @@ class Supervisor:
         await self._screen_keeping.finish(entry)
         await self.team_panes.remove(run, entry.agent_id)
         failpoints.passed("delete:pane-removed")
+        self.roster.temporary.end(name_of_agent(entry.agent_id))
         await self.roster.commit(entry, supervision.deleted(agent, at=self._at()))
         entry.pane_id = None
         self._process_exits.forget(entry)

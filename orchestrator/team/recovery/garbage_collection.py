@@ -21,7 +21,7 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES
-from orchestrator.base.platform import process_facts
+from orchestrator.base.platform import file_trees, process_facts
 from orchestrator.journal.project_files import replace
 from orchestrator.journal.removal import measure, remove
 from orchestrator.team.life.supervisor import Supervisor
@@ -66,7 +66,7 @@ class AgentLaunch:
 
 @dataclass(frozen=True)
 class GarbageItem:
-    """One thing to remove: ``kind`` is process, pane, agent, artifacts or run."""
+    """One thing to remove: ``kind`` is process, pane, temporary directory, agent, artifacts or run."""
 
     kind: str
     name: str
@@ -198,7 +198,7 @@ class GarbageCollection:
         """
         async with self._at_work:
             rows: list[dict[str, Any]] = []
-            for items in (self._processes, self._panes):
+            for items in (self._processes, self._panes, self._temporary):
                 rows += [await self._collect_item(item, apply=apply) for item in await items()]
             data = await asyncio.to_thread(self._data)
             now = rfc3339(self._roster.clock.now())
@@ -219,6 +219,7 @@ class GarbageCollection:
         acts = {
             "process": self._end_process,
             "pane": self._close_pane,
+            "temporary directory": self._remove_temporary,
             "agent": self._collect_agent,
             "artifacts": self._remove_artifacts,
             "run": self._collect_run,
@@ -321,6 +322,21 @@ class GarbageCollection:
         if run is not None and self._lives().get(agent_id, AgentLaunch("", 0)).life == "deleted":
             await self._supervisor.team_panes.remove(run, agent_id)
             failpoints.passed("gc:pane-closed")
+
+    # -- temporary directories ----------------------------------------------------------------------------------
+
+    async def _temporary(self) -> list[GarbageItem]:
+        """What a process that outlived its agent or member kept from being removed when that ended."""
+        paths = await asyncio.to_thread(self._roster.temporary.leftovers)
+        why = "its agent or squad member has ended"
+        return [
+            GarbageItem("temporary directory", str(path), why, *await asyncio.to_thread(file_trees.measure, path))
+            for path in paths
+        ]
+
+    async def _remove_temporary(self, item: GarbageItem) -> None:
+        if not await self._roster.temporary.remove([Path(item.name)]):
+            raise Environment("io_failed", f"{item.name} is not empty: a process writes there, or it has a mount")
 
     # -- data ---------------------------------------------------------------------------------------------------
 

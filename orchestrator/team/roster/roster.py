@@ -23,6 +23,7 @@ from orchestrator.config.keys import Config
 from orchestrator.core import state, supervision
 from orchestrator.core.agent_ids import slug
 from orchestrator.core.records import BROADCAST_TYPES, UNSYNCED, Draft
+from orchestrator.edge.temporary_directories import TemporaryDirectories, name_of_agent
 from orchestrator.journal.project_files import (
     Paths,
     check_id,
@@ -73,10 +74,12 @@ class Roster:
     by_req: dict[str, str] = field(default_factory=dict)
     listeners: list[Callable[[AgentEntry], None]] = field(default_factory=list)
     checkpoints: Checkpoints = field(init=False)
+    temporary: TemporaryDirectories = field(init=False)
     loading: TeamLoading = field(init=False)
     _lock: ProjectClaim | None = None
 
     def __post_init__(self) -> None:
+        self.temporary = TemporaryDirectories(self.root)
         self.checkpoints = Checkpoints(self.paths, self.clock, lambda: self.config().durability)
         self.loading = TeamLoading(self.paths, self.syncer, self.config, self.checkpoints)
 
@@ -310,6 +313,7 @@ class Roster:
             self.by_req.pop(str(entry.state.spec.get("req")), None)
             close(entry)
             self.checkpoints.forget(agent_id)
+            self.temporary.end(name_of_agent(agent_id))
         if entry is None or not any(journal.last_seq for journal in entry.logs.values()):
             remove_unborn(self.paths, agent_id, torn=True)
 
