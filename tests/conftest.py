@@ -67,6 +67,7 @@ def own_world() -> Iterator[Path]:
     The directory is short, because a unix socket's path has a limit that pytest's own directories come near.
     """
     base = Path(tempfile.mkdtemp(prefix="ot-"))
+    run_base = base.with_name(f"{base.name}-run")  # not below it: what tests start by themselves is not of a stage
     home = base / "home"
     home.mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -74,14 +75,15 @@ def own_world() -> Iterator[Path]:
             patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("ORCHESTRATOR_STATE_DIR", str(base / "state"))
-        patch.setenv(MARK, str(base / "runs"))
+        patch.setenv(MARK, str(run_base))
         # A test may clear the environment: the state directory then hangs on the home of the password database.
         real = pwd.getpwuid
         patch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd((*real(uid)[:5], str(home), real(uid)[6])))
         yield base
     left = processes_with(f"{MARK}={base}/")
     stages = [path.name for path in base.iterdir() if path.name not in ("home", "state", "runs")]
-    shutil.rmtree(base, ignore_errors=True)
+    for place in (base, run_base):
+        shutil.rmtree(place, ignore_errors=True)
     assert not left, f"processes outlived the tests: {left}"
     assert not stages, f"stages were not closed: {stages}"
 

@@ -282,5 +282,5 @@ def _runs(place: Project) -> list[str]:
 
 CHECKS: tuple[Callable[[Project], Iterator[DoctorFinding]], ...] = (
     _python, _tmux, _project, _daemon, _config, _trust, doctor_clis.engines, doctor_clis.registrations,
-    doctor_leftovers.permissions, _logs, doctor_leftovers.leftovers, doctor_leftovers.temporary,
+    doctor_leftovers.permissions, doctor_leftovers.temporary, _logs, doctor_leftovers.leftovers,
 )  # fmt: skip

@@ -145,10 +145,13 @@ class Agent:
         self.comes(lambda: self.status()["status"] == "parked")
 
     def delete(self):
-        """End it; none of its processes outlives it."""
+        """End it; none of its processes outlives it, and nothing that they wrote for the moment."""
         pids = [self.terminal.pid(), *children(self.terminal.pid())]
+        (place,) = (self.world.stage.run_dir() / "tmp").iterdir()
+        assert f"\0TMPDIR={place}\0".encode() in b"\0" + Path(f"/proc/{pids[0]}/environ").read_bytes()
         assert self.boss.tool("agent_delete", {"agent_id": self.agent_id})["status"] == "deleted"
         until(lambda: not any(map(alive, pids)), START_S)
+        until(lambda: not list(place.parent.iterdir()), START_S)
 
 
 def are_stopped(world, causes):

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from orchestrator.edge import project_location
 from tests.support.stage import alive, until
 
 pytestmark = pytest.mark.tmux
@@ -79,6 +80,22 @@ def test_a_log_damaged_while_no_daemon_ran_is_mended_also_when_the_daemon_is_kil
     assert (meta["status"], meta["finished"]["result"]) == ("failed", 2)
     assert run(stage, place, "agent", "delete", "a1", "--json")[0] == 0
     assert "deleted" in stage.types("a1")
+
+
+def test_a_daemon_removes_run_directories_that_nobody_has_needed_for_a_day(stage):
+    old, young, stopped = (stage.run_base / (letter * 16) for letter in "abc")
+    for directory in (old, young, stopped):
+        (directory / "tmp" / "a01234567").mkdir(parents=True)
+        directory.chmod(0o700)
+        for name in ("lock", "log", "starts"):
+            (directory / name).touch(mode=0o600)
+            if directory != young:
+                os.utime(directory / name, (1, 1))
+    project_location.write_stopped(stopped)
+    os.utime(stopped / "stopped", (1, 1))
+    assert stage.cli("daemon", "start").returncode == 0
+    until(lambda: not old.exists())
+    assert (young / "tmp").is_dir() and (stopped / "stopped").exists()
 
 
 def test_gc_takes_what_is_over_and_ours_also_when_the_daemon_is_killed_meanwhile(stage, place):

@@ -423,7 +423,17 @@ def test_its_run_directory_and_names_are_the_projects(door, monkeypatch):
         assert hook.agent_socket(agent_id) == project_location.agent_socket(agent_id)
         assert project_location.AGENT_SOCKET.fullmatch(project_location.agent_socket(agent_id))
         assert len(project_location.agent_socket(agent_id)) <= len(project_location.SOCKET), "its path is as short"
-    assert project_location.STOPPED == "stopped"
+
+
+@pytest.mark.parametrize("content", [None, "", "another-boot", "this"])
+def test_a_stop_by_hand_means_to_it_what_it_means_to_the_product(door, monkeypatch, content):
+    monkeypatch.setenv("ORCHESTRATOR_RUN_BASE", str(door.base))
+    directory = project_location.run_dir(door.root)
+    if content == "this":
+        project_location.write_stopped(directory)
+    elif content is not None:
+        (directory / project_location.STOPPED).write_text(content)
+    assert hook.is_stopped(str(directory)) is project_location.is_stopped(directory) is (content in ("", "this"))
 
 
 def test_the_command_of_the_package_does_the_same(door):
