@@ -65,6 +65,9 @@ def create(
     merge_model: Annotated[
         str, typer.Option("--merge-model", metavar="MODEL", help="Model that merges the answers.")
     ] = "",
+    models: Annotated[
+        str, typer.Option("--models", metavar="A,B", help="Models that answer, in turn; default: chosen by budget.")
+    ] = "",
     engine: Annotated[
         str, typer.Option("--engine", metavar="A,B", help="Squad members answer instead of the model API.")
     ] = "",
@@ -93,6 +96,7 @@ def create(
             persona=persona, stack=_items(stack), domain=domain, format=form, guardrails=_items(guardrails)
         ),
         "merge": _given(style=style, model=merge_model),
+        "models": _items(models),
         "engine": engine,
         "agent": agent,
     }

@@ -41,12 +41,13 @@ def counted(answer: dict[str, Any]) -> str:
 
 def spent(answer: dict[str, Any]) -> str:
     """What a run has cost so far and may cost; empty where its answers have no price."""
-    from orchestrator.spawn.picture_words import dollars  # noqa: PLC0415
+    from orchestrator.spawn.picture_words import dollars, maybe_charged  # noqa: PLC0415
 
     cost = answer.get("cost") or {}
     if cost.get("usd") is None:
         return ""
-    return f"{dollars(cost['usd'])} of {dollars(cost.get('limit_usd'))}"
+    known = f"{dollars(cost['usd'])} of {dollars(cost.get('limit_usd'))}"
+    return "; ".join(filter(None, (known, maybe_charged(cost))))
 
 
 def busy(answer: dict[str, Any]) -> str:

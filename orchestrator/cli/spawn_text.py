@@ -44,6 +44,8 @@ def print_text(text: str) -> None:
 
 def print_result(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -> None:
     """Print the whole result of a run and exit with the status of its end."""
+    from orchestrator.spawn.picture_words import maybe_charged  # noqa: PLC0415
+
     run_id, state = answer["run_id"], answer["status"]
     if answer.pop("more", False):
         answer["merged_output"] = whole_artifact(link, run_id, "merged")["content"]
@@ -56,6 +58,10 @@ def print_result(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -
             print_text(row["output"])
             if row.get("truncated"):
                 output.warn(f"cut; all of it: orchestrator spawn artifact {run_id} {row['node_id']}")
+        for note in answer.get("notes", ()):
+            output.warn(f"note: {note}")
+        if unknown := maybe_charged(answer.get("cost") or {}):
+            output.warn(unknown)
         output.warn(spawn_progress.ending(answer))
         if state not in spawn_progress.ENDED and not answer.get("foreign"):
             output.warn(f"  wait for its end: orchestrator spawn result {run_id} --wait")
@@ -64,7 +70,7 @@ def print_result(link: DaemonClient, answer: dict[str, Any], *, as_json: bool) -
 
 def print_status(answer: dict[str, Any]) -> None:
     """Print the status of a run with its nodes."""
-    from orchestrator.spawn.picture_words import dollars, repeats, seconds, totals  # noqa: PLC0415
+    from orchestrator.spawn.picture_words import dollars, maybe_charged, repeats, seconds, totals  # noqa: PLC0415
 
     output.say(f"{answer['run_id']}: {', '.join(totals(answer))}")
     rows = [
@@ -75,12 +81,14 @@ def print_status(answer: dict[str, Any]) -> None:
             node["model"],
             seconds(node.get("seconds")),
             dollars(node.get("usd")),
-            output.short("; ".join(text for text in (repeats(node), node.get("error") or "") if text), 80),
+            output.short("; ".join(filter(None, (repeats(node), maybe_charged(node), node.get("error")))), 80),
         ]
         for node in answer.get("nodes", ())
     ]
     if rows:
         output.table(["NODE", "STATUS", "WAVE", "MODEL", "TIME", "COST", "REMARKS"], rows)
+    for note in answer.get("notes", ()):
+        output.say(f"note: {note}")
     for text in (spawn_progress.busy(answer), answer.get("last_event")):
         if text:
             output.say(str(text))

@@ -42,11 +42,13 @@ KEPT_SHARE = Decimal("0.5")
 """A merge that would need more of the budget than this is not saved up for: the answers are put side by side."""
 BYTES_PER_TOKEN = 4
 NEXT = {
-    "400": "check the model's id and the task",
+    "400": "check the model's id and the task; if the model reads or writes less than a call asks, lower "
+    "MAX_PROMPT_CHARS and MAX_COMPLETION_TOKENS",
     "401": "check OPENROUTER_API_KEY",
     "402": "add credits to the key's account",
     "403": "the provider refuses this task or key; choose another model",
-    "404": "choose another model: this one is not offered",
+    "404": "name a model that the server offers, in `models` of the call or in MODEL_ALLOWLIST; check "
+    "OPENROUTER_BASE_URL",
     "429": "wait, or choose another model",
     "network": "check the network and OPENROUTER_BASE_URL",
     "storage": "free disk space, or repair the home's directory",

@@ -40,6 +40,16 @@ def spent(attempts: Iterable[AttemptRow]) -> Decimal:
     return sum((attempt.spent for attempt in attempts), ZERO)
 
 
+def reported(attempts: Iterable[AttemptRow]) -> Decimal:
+    """Dollars that providers reported, as a cost or as tokens."""
+    return sum((attempt.reported for attempt in attempts), ZERO)
+
+
+def maybe_charged(attempts: Iterable[AttemptRow]) -> Decimal:
+    """Reservations of ended attempts whose cost nobody reported: at most so much may have been charged besides."""
+    return sum((attempt.maybe_charged for attempt in attempts), ZERO)
+
+
 def shown(usd: Decimal) -> float:
     """Dollars as JSON shows them: a number of eight decimals. For display only, never summed."""
     return round(float(usd), 8)

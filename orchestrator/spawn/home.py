@@ -30,6 +30,7 @@ T = TypeVar("T")
 TABLE_KEPT_S = 3600.0
 """Seconds for which a server's list of models and prices is used before it is fetched again."""
 TABLE_AGAIN_S = 60.0
+INSTEAD = "models of the shipped table are called; to choose others, name them in `models` or MODEL_ALLOWLIST"
 FOREIGN_LOOK_S = 0.25
 """Seconds between two checks by a waiting call for writes of another daemon."""
 
@@ -64,8 +65,8 @@ class SpawnHome:
         self._deps = deps
         self._clock = deps.clock
         self._keys: dict[str, str] = {}
-        self._tables: dict[str, tuple[float, ModelTable]] = {}
-        self._asking: dict[str, asyncio.Lock] = {}
+        self._tables: dict[tuple[str, str], tuple[float, ModelTable]] = {}
+        self._asking: dict[tuple[str, str], asyncio.Lock] = {}
         self._making: dict[tuple[str, int], asyncio.Task[Any]] = {}
         self._waiting = 0
         self._foreign: asyncio.Task[None] | None = None
@@ -109,19 +110,29 @@ class SpawnHome:
                 log.debug("the key of the home cannot be used", home=str(self.path), reason=error.message)
         return self._keys.get(fingerprint)
 
-    async def table(self, base_url: str) -> ModelTable:
-        """The models and prices of a server, fetched once an hour; the shipped ones if the server gives none."""
-        async with self._asking.setdefault(base_url, asyncio.Lock()):
-            known = self._tables.get(base_url)
+    async def table(self, base_url: str, key: str) -> ModelTable:
+        """The models and prices of a server, fetched once an hour; the shipped ones if the server gives none.
+
+        Its note says why they are the shipped ones. A server that wants the key may list others for each key.
+        """
+        whose = base_url, key
+        async with self._asking.setdefault(whose, asyncio.Lock()):
+            known = self._tables.get(whose)
             if known is not None and self._clock.monotonic() < known[0]:
                 return known[1]
-            body = await self._deps.api.models(base_url)
+            body = await self._deps.api.models(base_url, key)
             if isinstance(body, Fault):
                 log.warning("no list of models", server=base_url, reason=body.message)
-                table, keep_s = known[1] if known is not None else shipped(), TABLE_AGAIN_S
+                why = f"the server gives no list of models ({body.code}: {body.message})"
+                table, keep_s = (
+                    known[1] if known is not None else shipped().noting(f"{why}; {INSTEAD}"),
+                    TABLE_AGAIN_S,
+                )
             else:
                 table, keep_s = shipped().refreshed(body), TABLE_KEPT_S
-            self._tables[base_url] = (self._clock.monotonic() + keep_s, table)
+                if not table.listed:
+                    table, keep_s = table.noting(f"the server lists no model; {INSTEAD}"), TABLE_AGAIN_S
+            self._tables[whose] = (self._clock.monotonic() + keep_s, table)
             return table
 
     async def _plan(self, request: RunRequest, settings: RunSettings, table: ModelTable) -> RunPlan:

@@ -7,14 +7,17 @@ because money is reserved by them (issue 6). Tiers and categories are the Smart 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.spawn import model_list
+from orchestrator.spawn.callers import caller_kind
 from orchestrator.spawn.local_planner import Category
+from orchestrator.spawn.model_list import ListedModel
 from orchestrator.spawn.run_data import Price, RunBudget
 
 MILLION = Decimal(1_000_000)
@@ -35,9 +38,9 @@ MARGIN = Decimal("1.25")
 """A shipped price is the public price times this factor."""
 UNKNOWN = Price(Decimal(20) / MILLION, Decimal(100) / MILLION, Decimal("0.01"))
 """The price assumed for a model without a known price: higher than every shipped price."""
-_LEAST = Decimal("1e-15")
 MIN_ROOM = 32_000
-"""Context size in tokens that a model needs to be chosen automatically."""
+"""Context size in tokens that a model needs to be chosen from several."""
+NO_PRICE = "no price"
 
 # id, dollars per million prompt and completion tokens, tokens it reads, how good it is, what it is good at
 _ROWS = """
@@ -70,12 +73,12 @@ z-ai/glm-4.6                      0.60  2.20  200000  79  coding reasoning gener
 """
 
 
-_MODEL = re.compile(r"~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._:@+-]*)+")
+_MODEL = re.compile(r"[!-~]{1,200}")
 
 
 def is_model(model_id: str) -> bool:
-    """Whether a text can be a model's id: ``provider/name``, never ``engine:…`` or ``agent:…``."""
-    return len(model_id) <= 200 and _MODEL.fullmatch(model_id) is not None
+    """Whether a text can be a model's id: ``provider/name``, ``llama3.2:3b``, a path; never ``engine:…`` or such."""
+    return _MODEL.fullmatch(model_id) is not None and caller_kind(model_id) == "model"
 
 
 def normalised(model_id: str) -> str:
@@ -117,7 +120,8 @@ class ModelFilter:
 class Model:
     """One model. ``context``: the tokens that it reads; ``score``: its quality, 100 the best, 0 unknown.
 
-    Without categories it is never picked; it is called only if a request names it.
+    Without categories it is never picked from several, because of what it ``lacks``; it is called if it is named, or
+    the only one. ``answers`` False: never unless it is named.
     """
 
     id: str
@@ -125,6 +129,8 @@ class Model:
     context: int
     categories: frozenset[str]
     score: float
+    lacks: tuple[str, ...] = ()
+    answers: bool = True
 
     @property
     def provider(self) -> str:
@@ -141,10 +147,15 @@ class Pick:
 
 
 class ModelTable:
-    """The models that can be picked, and the prices of those and others."""
+    """The models that can be picked, and the prices of those and others.
 
-    def __init__(self, models: Iterable[Model], known: Mapping[str, Model] | None = None) -> None:
+    ``listed``: they are those of the server's list. ``note`` is what a plan says that takes its models from here.
+    """
+
+    def __init__(self, models: Iterable[Model], known: Mapping[str, Model] | None = None, note: str = "") -> None:
         self.models = {model.id: model for model in models}
+        self.listed = known is not None
+        self.note = note
         self._known = known or self.models
 
     def refreshed(self, body: object) -> ModelTable:
@@ -153,9 +164,34 @@ class ModelTable:
         Then what the server does not list is not picked. A price that is missing, ``-1`` or nonsense comes from the
         shipped rows, else it is ``UNKNOWN``. Rows that are no models are passed over; none left: the table stays.
         """
-        rows = body.get("data") if isinstance(body, Mapping) else None
-        models = [model for row in (rows if isinstance(rows, list) else ()) if (model := self._read(row)) is not None]
+        models = [self._read(row) for row in model_list.models(body) if is_model(normalised(row.id))]
         return ModelTable(models, self._known) if models else self
+
+    def noting(self, note: str) -> ModelTable:
+        """The same table with another note."""
+        return ModelTable(self.models.values(), self._known if self.listed else None, note)
+
+    def offers(self, model_id: str) -> bool:
+        """Whether the server may have that model: its list has it, also as a ``:variant``, or is not known."""
+        name = normalised(model_id)
+        return not self.listed or name in self.models or name.partition(":")[0] in self.models
+
+    def unknowns(self, model_id: str) -> str:
+        """What is not known of a model that is called all the same, and what follows; empty: enough is known."""
+        name = normalised(model_id)
+        model = self.models.get(name) or self._known.get(name)
+        facts = [] if self.offers(name) else ["the server does not list it"]
+        if self.price(name) == UNKNOWN or (model is not None and NO_PRICE in model.lacks):
+            price = self.price(name)
+            prompt, completion = (
+                f"{dollars * MILLION:f}".rstrip("0").rstrip(".") for dollars in (price.prompt, price.completion)
+            )
+            facts.append(f"its price is not known, so {prompt} and {completion} dollars per million tokens count")
+        context = model.context if model is not None else 0
+        if context < MIN_ROOM:
+            size = f"it reads only {context} tokens" if context else "how much it reads is not known"
+            facts.append(f"{size}: if calls fail, lower MAX_PROMPT_CHARS and MAX_COMPLETION_TOKENS")
+        return f"{name}: {'; '.join(facts)}" if facts else ""
 
     def price(self, model_id: str) -> Price:
         """What a model costs; its ``source`` says who says so. Not listed: ``:free`` nothing, others UNKNOWN."""
@@ -186,28 +222,38 @@ class ModelTable:
         """``count`` models, best first, of as many providers as possible; repeated if there are fewer.
 
         A model must have the category, or ``general``, and be in the budget's tier; if none is, in the nearest tier
-        that has one. Errors as ``pick``.
+        that has one. If there is none at all, the models that the allowlist names in full are taken, else the only
+        model there is, whatever is unknown of them; the note says what. Errors as ``pick``.
         """
         ranked, tier = self._ranked(category, budget, allowed)
-        fresh = [model for model in ranked if model.id not in exclude] or ranked
-        if not fresh:
-            raise BadRequest("model_not_allowed", f"no model is left for {category} work on a {budget} budget")
-        note = "" if tier == budget else f"no model for {category} work on a {budget} budget: taken from {tier}"
+        if ranked:
+            fresh = [model.id for model in ranked if model.id not in exclude] or [model.id for model in ranked]
+            reason = f"best of {len(fresh)} for {category} work on a {tier} budget"
+            notes = (
+                [] if tier == budget else [f"no model for {category} work on a {budget} budget: taken from {tier}"]
+            )
+        else:
+            all_ = allowed.named or self._only(allowed)
+            if not all_:
+                raise self._no_model(category, budget, allowed)
+            fresh = [name for name in all_ if name not in exclude] or list(all_)
+            reason = "named in MODEL_ALLOWLIST" if allowed.named else "the only model of the server"
+            notes = []
         providers: set[str] = set()
-        first: list[Model] = []
-        second: list[Model] = []
-        for model in fresh:
-            (second if model.provider in providers else first).append(model)
-            providers.add(model.provider)
+        first: list[str] = []
+        second: list[str] = []
+        for name in fresh:
+            provider = name.partition("/")[0]
+            (second if provider in providers else first).append(name)
+            providers.add(provider)
         chosen = [*first, *second]
-        picks = [
-            Pick(model.id, f"best of {len(fresh)} for {category} work on a {tier} budget", note)
-            for model in (chosen * count)[:count]
-        ]
         if len(chosen) < count:
-            few = f"only {len(chosen)} models may be asked: some are asked more than once"
-            picks = [replace(pick, note=f"{pick.note}; {few}" if pick.note else few) for pick in picks]
-        return picks
+            few = "1 model" if len(chosen) == 1 else f"{len(chosen)} models"
+            notes.append(f"only {few} may be asked: some are asked more than once")
+        return [
+            Pick(name, reason, "; ".join(filter(None, (*notes, "" if ranked else self.unknowns(name)))))
+            for name in (chosen * count)[:count]
+        ]
 
     def _ranked(self, category: Category, budget: RunBudget, allowed: ModelFilter) -> tuple[list[Model], RunBudget]:
         open_to = [model for model in self.models.values() if model.categories and model.id in allowed]
@@ -217,27 +263,54 @@ class ModelTable:
             tier_models = [model for model in suited if low <= model.price.prompt * MILLION <= high]
             if tier_models:
                 return sorted(tier_models, key=lambda model: self._rank(model, category)), tier
-        named = [Model(name, self.price(name), 0, frozenset(), 0.0) for name in allowed.named]
-        return named, budget
+        return [], budget
+
+    def _only(self, allowed: ModelFilter) -> tuple[str, ...]:
+        """The one model that is left to answer; empty if there are several or none: nothing decides between them."""
+        answering = [model.id for model in self.models.values() if model.answers and model.id in allowed]
+        return tuple(answering) if len(answering) == 1 else ()
+
+    def _no_model(self, category: Category, budget: RunBudget, allowed: ModelFilter) -> BadRequest:
+        """Which condition which number of models did not meet, and which variable changes it."""
+        models = list(self.models.values())
+        left = [model for model in models if model.id in allowed]
+        lacks = Counter(why for model in left for why in model.lacks)
+        facts = [f"{number} {'has' if number == 1 else 'have'} {why}" for why, number in lacks.most_common()]
+        if forbidden := len(models) - len(left):
+            verb = "is" if forbidden == 1 else "are"
+            facts.append(f"{forbidden} {verb} forbidden by MODEL_ALLOWLIST or MODEL_DENYLIST")
+        whose = "of the server" if self.listed else "that this version knows"
+        message = f"no model is left for {category} work on a {budget} budget: of {len(models)} models {whose}, "
+        names = "name one in `models` of the call (spawn create --models), or in MODEL_ALLOWLIST"
+        step = names if left else "change MODEL_ALLOWLIST or MODEL_DENYLIST"
+        return BadRequest(
+            "model_not_allowed", message + ", ".join(facts), f"{step} where your CLI starts this server"
+        )
 
     @staticmethod
     def _rank(model: Model, category: Category) -> tuple[bool, float, Decimal, str]:
         suits = category in model.categories and model.score > 0
         return (not suits, -model.score, model.price.prompt, model.id)
 
-    def _read(self, row: Any) -> Model | None:
-        name = row.get("id") if isinstance(row, Mapping) else None
-        if not isinstance(name, str) or not is_model(name := normalised(name)):
-            return None
+    def _read(self, row: ListedModel) -> Model:
+        name = normalised(row.id)
         known = self._known.get(name)
-        price = _price(row.get("pricing"), known.price if known is not None else UNKNOWN)
-        context = row.get("context_length")
-        room = context if isinstance(context, int) and not isinstance(context, bool) else 0
+        price = row.price(known.price if known is not None else UNKNOWN)
         if known is not None:
-            return replace(known, price=price, context=room or known.context)
-        picked = price.source == "prices" and room >= MIN_ROOM and "text" in _kinds(row, "output_modalities", "text")
-        categories = {"general", *({"vision"} & _kinds(row, "input_modalities", ""))} if picked else set()
-        return Model(name, price, room, frozenset(categories), 0.0)
+            return replace(known, price=price, context=row.context or known.context)
+        answers = not row.special and (not row.writes or "text" in row.writes)
+        lacks = tuple(
+            why
+            for why, applies in (
+                ("another purpose than to answer", not answers),
+                (NO_PRICE, price.source != "prices"),
+                ("no context length", not row.context),
+                (f"a context under {MIN_ROOM} tokens", 0 < row.context < MIN_ROOM),
+            )
+            if applies
+        )
+        categories = {"general", *({"vision"} if "image" in row.reads else ())}
+        return Model(name, price, row.context, frozenset() if lacks else frozenset(categories), 0.0, lacks, answers)
 
 
 def shipped() -> ModelTable:
@@ -249,40 +322,3 @@ def _row(line: str) -> Model:
     name, prompt, completion, context, score, *categories = line.split()
     price = Price(Decimal(prompt) * MARGIN / MILLION, Decimal(completion) * MARGIN / MILLION)
     return Model(name, price, int(context), frozenset(categories), float(score))
-
-
-def _kinds(row: Mapping[str, Any], key: str, otherwise: str) -> set[str]:
-    """The kinds of input or output of a model; ``vision`` needs images as input."""
-    shape = row.get("architecture")
-    kinds = shape.get(key) if isinstance(shape, Mapping) else None
-    if not isinstance(kinds, list):
-        return {otherwise}
-    return {"vision" if kind == "image" else kind for kind in kinds if isinstance(kind, str)}
-
-
-def _price(pricing: Any, otherwise: Price) -> Price:
-    prices = pricing if isinstance(pricing, Mapping) else {}
-    prompt, completion = _dollars(prices.get("prompt")), _dollars(prices.get("completion"))
-    request = _dollars(prices.get("request", "0"))
-    if prompt is None or completion is None or request is None:
-        return Price(
-            otherwise.prompt if prompt is None else prompt,
-            otherwise.completion if completion is None else completion,
-            otherwise.request if request is None else request,
-        )
-    return Price(prompt, completion, request, "prices")
-
-
-def _dollars(value: Any) -> Decimal | None:
-    """None: no price; one over ten dollars, even for a request, is none."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    if len(value) > 40 if isinstance(value, str) else not 0 <= value <= 10:
-        return None
-    try:
-        amount = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    if not amount.is_finite() or not 0 <= amount <= 10:
-        return None
-    return amount if amount >= _LEAST else Decimal(0)

@@ -70,6 +70,15 @@ class RunCreateArguments(Arguments):
     ] = None
     role: SpawnRole | None = None
     merge: Merge | None = None
+    models: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=200)]] | None,
+        Field(
+            min_length=1,
+            max_length=16,
+            description="Ids of the models that answer, in turn; in a cascade the first is the cheap one, the last "
+            "the premium one. Default: chosen by budget",
+        ),
+    ] = None
     engine: Annotated[
         str | None,
         Field(
@@ -140,6 +149,8 @@ class RunProgress(BaseModel):
     percent: int
 
 
+MaybeCharged = Annotated[float, Field(description="reservations of ended calls whose cost nobody reported")]
+Notes = Annotated[list[str], Field(description="what differs from the request, and what is not known of its models")]
 Dollars = Annotated[float | None, Field(json_schema_extra={"type": ["number", "null"]})]
 """Some clients check answers against the schema, which leaves null out elsewhere."""
 
@@ -148,6 +159,7 @@ class Cost(_RunAnswer):
     """Dollars are null where the node caller has no price."""
 
     usd: Dollars = None
+    maybe_charged_usd: MaybeCharged = 0.0
     reserved_usd: Dollars = None
     limit_usd: Dollars = None
     prompt_tokens: int = 0
@@ -172,6 +184,7 @@ class NodeAnswer(_RunAnswer):
     """Attempts made again because a daemon died during one."""
     usd: Dollars = None
     """Dollars; null: its model has no price."""
+    maybe_charged_usd: MaybeCharged = 0.0
     cost_source: str = ""
     """Where the cost is from: usage, prices, table, reserved, or none."""
     error: Annotated[str, Field(description="why it failed, or is tried again")] = ""
@@ -183,6 +196,7 @@ class ModelAnswer(_RunAnswer):
     """How many nodes it answered."""
     usd: Dollars = None
     """Dollars; null: it has no price."""
+    maybe_charged_usd: MaybeCharged = 0.0
     prompt_tokens: int
     """As its answers report them."""
     completion_tokens: int
@@ -218,6 +232,7 @@ class RunStatusAnswer(_RunAnswer):
     """No running daemon has its API key."""
     canceling: bool = False
     """Its cancel was requested."""
+    notes: Notes = []
     failure: Annotated[str, Field(description="why it failed")] = ""
     foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
 
@@ -226,6 +241,7 @@ class ResultCost(_RunAnswer):
     prompt_tokens: int
     completion_tokens: int
     usd_estimate: Dollars = None
+    maybe_charged_usd: MaybeCharged = 0.0
     sources: dict[str, int] = {}
 
 
@@ -256,6 +272,7 @@ class RunResultAnswer(_RunAnswer):
     """The final answer; of a failed run, what there is."""
     summary: str
     """How it came about: which nodes failed, what was cut, whether the budget ended it."""
+    notes: Notes = []
     failure: Annotated[str, Field(description="why it failed: which node and model, and what to do")] = ""
     foreign: Annotated[bool, Field(description="not of this machine: nothing is done with it")] = False
     dissent: Annotated[str, Field(description="where the answers disagree")] = ""

@@ -19,6 +19,7 @@ import httpx2
 
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import BadRequest
+from orchestrator.spawn import model_list
 from orchestrator.spawn.model_table import normalised
 from orchestrator.spawn.replies import Stream, message, read_body
 from orchestrator.spawn.run_data import Fault, NodeCall, Reply, RunSettings
@@ -128,21 +129,33 @@ class ModelApi:
         fault = await self._exchange(done, url, ask.timeout_s, content=content, headers=headers, key=ask.key)
         if done.stream is not None and (fault is None or done.stream.decided):
             return done.stream.end()
+        if fault is not None and done.stream is not None:
+            return done.stream.broken_off(fault)
         return fault or self._refusal(done, ask.key)
 
-    async def models(self, base_url: str) -> dict[str, Any] | Fault:
-        """The body of GET /models, as the server gave it: an object with a list ``data``. No key, at most 10 s."""
+    async def models(self, base_url: str, key: str = "") -> Any | Fault:
+        """The body of GET /models, as the server gave it, in one of the forms of `model_list`. At most 10 s.
+
+        The key is sent only to a server that refuses the list without it.
+        """
+        body = await self._models(base_url, "")
+        if key and isinstance(body, Fault) and body.code in {"401", "403"}:
+            body = await self._models(base_url, key)
+        return body
+
+    async def _models(self, base_url: str, key: str) -> Any | Fault:
         done = _Exchange()
-        fault = await self._exchange(done, base_url.rstrip("/") + "/models", MODELS_S)
+        headers = {"Authorization": f"Bearer {key}"} if key else None
+        fault = await self._exchange(done, base_url.rstrip("/") + "/models", MODELS_S, headers=headers, key=key)
         if fault is not None:
             return fault
         if not done.good:
-            return self._refusal(done, "")
+            return self._refusal(done, key)
         try:
             body = json.loads(done.body)
         except (ValueError, RecursionError):
             body = None
-        if isinstance(body, dict) and isinstance(body.get("data"), list):
+        if model_list.is_list(body):
             return body
         return Fault("nonsense", "the server's list of models cannot be read", retry=False)
 

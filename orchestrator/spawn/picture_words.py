@@ -57,11 +57,17 @@ def totals(run: PictureJson) -> list[str]:
     if run.get("elapsed_s") is not None:
         phrases.append(seconds(run["elapsed_s"]))
     if cost.get("limit_usd") is not None:  # squads and agents have neither price nor count of tokens
-        phrases.append(f"{dollars(cost.get('usd'))} of {dollars(cost.get('limit_usd'))}")
+        phrases += [f"{dollars(cost.get('usd'))} of {dollars(cost.get('limit_usd'))}", maybe_charged(cost)]
         phrases.append(f"{cost.get('prompt_tokens') or 0} + {cost.get('completion_tokens') or 0} tokens")
     if run.get("planner"):
         phrases.append(f"planned by {run['planner']}")
     return [text for text in phrases if text]
+
+
+def maybe_charged(cost: PictureJson) -> str:
+    """What may have been charged besides the known cost; empty if everything is known."""
+    usd = cost.get("maybe_charged_usd")
+    return f"{dollars(usd)} may have been charged" if usd else ""
 
 
 _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d(?:\.\d+)?)Z")

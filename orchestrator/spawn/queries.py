@@ -41,6 +41,8 @@ from orchestrator.spawn.run_data import (
 )
 
 LIST_MAX = 1000
+NOTES = 20
+"""How many notes of a run are shown; its events have all."""
 MONEY_MAX = Decimal("1e12")
 NO_TIME = "1970-01-01T00:00:00.000Z"
 """Stands for a time that nobody can read."""
@@ -160,6 +162,15 @@ def last_event(con: sqlite3.Connection, run_id: str) -> Event | None:
     """What happened last with the run."""
     newest = events(con, run_id, tail=1)
     return newest[0] if newest else None
+
+
+def notes(con: sqlite3.Connection, run_id: str) -> list[str]:
+    """What a user should know of the run itself, such as the notes of its plan; the first 20."""
+    rows = con.execute(
+        "SELECT message FROM events WHERE run_id = ? AND node_id IS NULL AND level = 'warning' ORDER BY seq LIMIT ?",
+        (run_id, NOTES),
+    )
+    return [text for text in map(_text, (row["message"] for row in rows)) if text]
 
 
 def artifacts(con: sqlite3.Connection, run_id: str) -> list[ArtifactRow]:

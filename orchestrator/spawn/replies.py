@@ -10,20 +10,17 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from decimal import ROUND_UP, Context, Decimal, InvalidOperation
+from decimal import Decimal
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
 from orchestrator.spawn.run_data import Fault, Reply
+from orchestrator.spawn.usage import charged, cost_of, tokens_of
 
 MESSAGE_CHARS = 300
 WORD_CHARS = 200
 READ_CHARS = 4096
 """Of a body that is no answer, so much is looked at to say what it is."""
-SANE_USD = 10_000
-LEAST_USD = Decimal("1e-30")
-WIDE = Context(prec=50)
-SANE_TOKENS = 10**12
 BACKOFF_MOST_S = 30.0
 
 _SECRET = re.compile(
@@ -100,7 +97,9 @@ def read_body(status: int, headers: Mapping[str, str], body: bytes, now: float, 
     if not clean:
         excerpt = body[:READ_CHARS].decode("utf-8", "replace")
         error = {"message": f"the server answered with status {status}: {excerpt}" if excerpt.strip() else ""}
-    fault = _fault(error, headers, now, key, status=status)
+    fault = charged(
+        _fault(error, headers, now, key, status=status), data.get("usage") if isinstance(data, dict) else None
+    )
     refused = status < 500 and status != 408
     return replace(fault, reached=not (refused or clean))
 
@@ -122,6 +121,7 @@ class Stream:
         self._after_cr = False
         self._events = False
         self._broken = ""
+        self._cut = False  # what is broken ends in the middle of its JSON
         self._error: Fault | None = None
         self._refusal = ""
         self._text: list[str] = []
@@ -159,6 +159,10 @@ class Stream:
         for line in lines:
             self._line(line)
 
+    def broken_off(self, fault: Fault) -> Fault:
+        """The fault of a response that was not read to its end, with what it had reported of its cost."""
+        return charged(fault, self._usage)
+
     def end(self) -> Reply | Fault:
         """What the response was, now that nothing more of it is read."""
         rest = b"".join(self._parts)
@@ -166,10 +170,10 @@ class Stream:
         if self._plain:
             self._whole(rest)
         elif self._plain is False and not self.complete:
-            broken = self._broken
+            broken, cut = self._broken, self._cut
             self._line(rest)
             self._line(b"")
-            self._broken = broken  # half an event at the end is no nonsense: the stream broke off
+            self._broken, self._cut = broken, cut  # half an event at the end is no nonsense: the stream broke off
         return self._outcome()
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -193,7 +197,7 @@ class Stream:
             return
         chunk = _parsed(data)
         if not isinstance(chunk, dict):
-            self._broken = self._broken or f"an event of the stream is not JSON: {data[:READ_CHARS]}"
+            self._not_json(data, "an event of the stream is not JSON")
             return
         self._take(chunk, "delta")
 
@@ -201,10 +205,16 @@ class Stream:
         text = body.decode("utf-8", "replace")
         answer = _parsed(text)
         if not isinstance(answer, dict) or not ({"choices", "error"} & answer.keys()):
-            self._broken = f"this is not the answer of a model API: {text[:READ_CHARS]}"
+            self._not_json(text, "this is not the answer of a model API")
             return
         self._take(answer, "message")
         self.complete = True
+
+    def _not_json(self, text: str, why: str) -> None:
+        if not self._broken:
+            self._cut = _is_cut(text)
+            why = "the answer ends in the middle of its JSON" if self._cut else why
+            self._broken = f"{why}: {text[:READ_CHARS]}"
 
     def _take(self, answer: Mapping[str, Any], place: str) -> None:
         """One chunk, or the whole body: its error, its text, its end, its usage."""
@@ -249,16 +259,16 @@ class Stream:
     # -- judging -------------------------------------------------------------------------------------------------
 
     def _outcome(self) -> Reply | Fault:
-        cost, prompt, completion = _cost(self._usage), *_tokens(self._usage)
+        cost, prompt, completion = cost_of(self._usage), *tokens_of(self._usage)
         text = _clean("".join(self._text))
 
         def fault(code: str, why: str, *, retry: bool) -> Fault:
             return Fault(code, message(why, self._key), retry, None, True, cost, prompt, completion)
 
         if self._error is not None:
-            return replace(self._error, cost=cost, prompt_tokens=prompt, completion_tokens=completion)
+            return charged(self._error, self._usage)
         if self._broken:
-            return fault("nonsense", self._broken, retry=False)
+            return fault("nonsense", self._broken, retry=self._cut)
         if not self.decided:
             if self._plain is False and not self._events:
                 return fault("nonsense", "this is neither an event stream nor JSON", retry=False)
@@ -345,29 +355,6 @@ def _header(headers: Mapping[str, Any], name: str) -> Any:
     return next((value for key, value in headers.items() if key.lower() == name), None)
 
 
-def _cost(usage: Mapping[str, Any]) -> Decimal | None:
-    """``usage.cost`` in dollars, held high to 30 places, where it can be one: finite, not negative, below 10,000."""
-    amount = usage.get("cost")
-    if isinstance(amount, bool) or not isinstance(amount, int | float | Decimal | str):
-        return None
-    try:
-        cost = Decimal(str(amount))
-    except (InvalidOperation, ValueError):
-        return None
-    if not cost.is_finite() or not 0 <= cost < SANE_USD:
-        return None
-    # Written out, a number like 1e-999999999 would fill the memory.
-    return WIDE.normalize(cost.quantize(LEAST_USD, ROUND_UP, WIDE))
-
-
-def _tokens(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    def count(name: str) -> int | None:
-        number = usage.get(name)
-        return number if type(number) is int and 0 <= number < SANE_TOKENS else None
-
-    return count("prompt_tokens"), count("completion_tokens")
-
-
 def _text(content: object) -> str | None:
     """The text of a content, be it a string, nothing, or a list of parts; None: it is none of these."""
     if content is None or isinstance(content, str):
@@ -385,6 +372,20 @@ def _clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def _is_cut(text: str) -> bool:
+    """Whether a text begins as a JSON object and ends in the middle of it: the whole may come the next time."""
+    body = text.strip()
+    if not body.startswith("{"):
+        return False
+    try:
+        json.loads(body)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(body) or not body.endswith("}") or error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):
+        pass
+    return False
 
 
 def _parsed(text: str) -> Any:

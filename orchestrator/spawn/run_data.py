@@ -59,8 +59,9 @@ class RequestedMerge(StoredJson):
 class RunRequest(StoredJson):
     """The arguments of smartspawn_run_create; stored in ``params_json``.
 
-    ``engines`` or ``agents`` name who answers instead of the model API; at most one of them is not empty.
-    ``role_body`` is the text of the project's role that ``role.persona`` named when the run was created.
+    ``engines`` or ``agents`` name who answers instead of the model API, ``models`` which of its models answer; at
+    most one of the three is not empty. ``role_body`` is the text of the project's role that ``role.persona`` named
+    when the run was created.
     """
 
     task: str
@@ -73,6 +74,7 @@ class RunRequest(StoredJson):
     merge: RequestedMerge = RequestedMerge()
     engines: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
 
     @property
     def caller_kind(self) -> Literal["model", "engine", "agent"]:
@@ -83,6 +85,11 @@ class RunRequest(StoredJson):
     def callers(self) -> tuple[str, ...]:
         """Who answers instead of the model API, as nodes name them: ``engine:claude``, ``agent:builder``."""
         return tuple(f"engine:{name}" for name in self.engines) + tuple(f"agent:{name}" for name in self.agents)
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Who answers its task nodes in turn, if the call names them; a node's ``model`` is one of them."""
+        return self.callers or self.models
 
 
 class RunSettings(StoredJson):
@@ -305,6 +312,16 @@ class AttemptRow:
     def spent(self) -> Decimal:
         """What counts against MAX_USD_PER_RUN."""
         return self.reserved if self.cost is None and self.cost_source == "reserved" else self.cost or Decimal(0)
+
+    @property
+    def reported(self) -> Decimal:
+        """What it has cost by its provider's report of cost or tokens; 0 before its end and without a report."""
+        return Decimal(0) if self.cost_source == "reserved" else self.cost or Decimal(0)
+
+    @property
+    def maybe_charged(self) -> Decimal:
+        """Its reservation, if it has ended and nobody reported what it cost; else 0."""
+        return self.spent if self.state != "running" and self.cost_source == "reserved" else Decimal(0)
 
 
 EventLevel = Literal["info", "warning", "error"]

@@ -73,7 +73,7 @@ class RunExecution:
         work = self._state
         run = work.run
         if run.request.caller_kind == "model":
-            work.table = await self._unless_over(work.deps.table(run.settings.base_url)) or work.table
+            work.table = await self._unless_over(work.deps.table(run.settings.base_url, work.key)) or work.table
         await asyncio.to_thread(artifacts.clear, work.deps.home, run.id)
         if not run.planned and not run.cancel_requested:
             await self._make_plan()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.base.svg_page import escaped, page, scrolled, table
-from orchestrator.spawn.picture_words import PictureJson, dollars, seconds, totals
+from orchestrator.spawn.picture_words import PictureJson, dollars, maybe_charged, seconds, totals
 from orchestrator.spawn.run_picture import MARK, svg
 
 
@@ -21,6 +21,7 @@ def html(picture: PictureJson) -> str:
         f"finished {escaped(run.get('finished_at') or '-')}, project {escaped(run.get('project') or '-')}</p>",
         f"<pre>{escaped(run.get('task') or '')}</pre>",
         scrolled(svg(picture)),
+        *(f"<p>{escaped(note)}</p>" for note in run.get("notes") or ()),
         *table("Nodes", _NODE_HEADS, map(_node_cells, nodes)),
         *table("Models", ("model", "nodes", "cost", "tokens"), map(_model_cells, run.get("models") or ())),
         *table("Events", ("seq", "time", "level", "node", "what"), map(_event_cells, events)),
@@ -45,7 +46,7 @@ def _node_cells(node: PictureJson) -> list[object]:
         node.get("attempts") or 0,
         node.get("reruns") or 0,
         seconds(node.get("seconds")),
-        dollars(node.get("usd")),
+        _cost(node),
         node.get("cost_source") or "",
         _tokens(node),
         node.get("task") or "",
@@ -54,11 +55,15 @@ def _node_cells(node: PictureJson) -> list[object]:
 
 
 def _model_cells(row: PictureJson) -> list[object]:
-    return [row["model"], row.get("nodes", ""), dollars(row.get("usd")), _tokens(row)]
+    return [row["model"], row.get("nodes", ""), _cost(row), _tokens(row)]
 
 
 def _event_cells(row: PictureJson) -> list[object]:
     return [row.get("seq", ""), row.get("ts", ""), row.get("level", ""), row.get("node_id") or "", row.get("message")]
+
+
+def _cost(row: PictureJson) -> str:
+    return "; ".join(filter(None, (dollars(row.get("usd")), maybe_charged(row))))
 
 
 def _tokens(row: PictureJson) -> str:

@@ -18,6 +18,7 @@ from orchestrator.spawn.picture_words import (
     critical_path,
     dollars,
     instant,
+    maybe_charged,
     repeats,
     seconds,
     spans_of,
@@ -243,6 +244,7 @@ def _rows(node: PictureJson) -> list[str]:
         node.get("model") or "",
         " · ".join(text for text in facts if text) or node.get("reason", ""),
         repeats(node),
+        maybe_charged(node),
     ]
     return [node["node_id"], *(row for row in rows if row)]
 

@@ -50,8 +50,10 @@ def check_named_models(request: RunRequest, settings: RunSettings) -> None:
     """
     if request.caller_kind != "model":
         return
-    for what, name in {"merge.model": request.merge.model, **mode_of(request.mode).models(settings)}.items():
-        if name and not is_model(normalised(name)):
+    named = [("merge.model", request.merge.model), *mode_of(request.mode).models(settings).items()]
+    named += [("models:", name) for name in request.models]
+    for what, name in named:
+        if name and not _is_model(name, settings):
             raise BadRequest("bad_argument", f"{what} {name[:80]!r} is no model's id (provider/name)")
         if name and name not in _lists(settings):
             raise BadRequest("model_not_allowed", f"{what} {name[:80]!r} may not be asked")
@@ -80,6 +82,8 @@ class _Planning:
 
     def plan(self) -> RunPlan:
         nodes = mode_of(self.request.mode).nodes(self, _joined(self.answer.steps, self.notes))
+        for name in map(normalised, self.request.models):
+            self._note(self.table.unknowns(name))
         return runnable_plan(nodes, self.answer.source, self.notes)
 
     def workers(self, steps: tuple[PlanStep, ...], *, distinct: bool = False, best_last: bool = False) -> list[Node]:
@@ -99,7 +103,7 @@ class _Planning:
             self.notes.append(f"the planner found {len(steps)} models of {count}: the table picks the others")
             more = (PlanStep(f"{name}-{at + 1}", self.request.task) for at in range(len(steps), count))
             steps = (*steps, *more)
-        if self.request.callers:
+        if self.request.workers:
             return steps
         have = [normalised(step.model) for step in steps if self._may(step.model)]
         category = local_planner.category(self.request.task)
@@ -139,9 +143,10 @@ class _Planning:
         return Node(MERGED, "merge", 0, ids, self.request.task, model, self.system, reason=reason)
 
     def _model(self, step: PlanStep, at: int, used: Sequence[str], *, last: bool) -> tuple[str, str]:
-        callers = self.request.callers
-        if callers:
-            return callers[-1] if last else callers[at % len(callers)], "as asked"
+        workers = self.request.workers
+        if workers:
+            name = workers[-1] if last else workers[at % len(workers)]
+            return name if self.request.callers else normalised(name), "as asked"
         if self._may(step.model):
             return normalised(step.model), step.reason
         budget = step.budget or self.request.budget
@@ -151,15 +156,22 @@ class _Planning:
 
     def _say_replaced(self, step: PlanStep, pick: Pick) -> None:
         if step.model:
-            why = "may not be asked" if is_model(normalised(step.model)) else "is no model's id"
+            is_id = _is_model(step.model, self.settings)
+            why = "is no model's id"
+            if is_id:
+                why = "may not be asked" if step.model not in self.allowed else "is not a model of the server"
             self.notes.append(f"{step.id[:60]}: {step.model[:80]!r} {why}; {pick.model} does it")
         elif self.answer.source != "local":
             self.notes.append(f"{step.id[:60]}: the planner named no model; {pick.model} does it")
-        if pick.note and pick.note not in self.notes:
-            self.notes.append(pick.note)
+        self._note(pick.note)
+        self._note(self.table.note)
+
+    def _note(self, note: str) -> None:
+        if note and note not in self.notes:
+            self.notes.append(note)
 
     def _may(self, model: str) -> bool:
-        return is_model(normalised(model)) and model in self.allowed
+        return _is_model(model, self.settings) and model in self.allowed and self.table.offers(model)
 
 
 def sanitised(ids: Sequence[str]) -> tuple[str, ...]:
@@ -271,6 +283,12 @@ def _short_notes(notes: Sequence[str]) -> tuple[str, ...]:
     if len(cut) > MAX_NOTES:
         cut = [*cut[: MAX_NOTES - 1], f"and {len(cut) - MAX_NOTES + 1} more"]
     return tuple(cut)
+
+
+def _is_model(name: str, settings: RunSettings) -> bool:
+    """Whether the text can be the id of a model of the run's server: those of OpenRouter have a provider."""
+    name = normalised(name)
+    return is_model(name) and ("/" in name or settings.base_url != RunSettings().base_url)
 
 
 def _lists(settings: RunSettings) -> ModelFilter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -60,8 +61,9 @@ async def wait_for_change(
 
 async def status(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
     """How far a run is, as smartspawn_run_status answers it; BadRequest ``unknown_spawn_run``."""
-    run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
-    return views.status(run or await run_of(home, run_id), rows, attempts, last, now)
+    read = await home.db.read(_at_once, home, run_id)
+    run = read.run or await run_of(home, run_id)
+    return views.status(run, read.rows, read.attempts, last=read.last, notes=read.notes, now=now)
 
 
 async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, include_raw: bool) -> dict[str, Any]:
@@ -94,6 +96,7 @@ async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, incl
             "prompt_tokens": cost["prompt_tokens"],
             "completion_tokens": cost["completion_tokens"],
             "usd_estimate": cost["usd"],
+            **({"maybe_charged_usd": cost["maybe_charged_usd"]} if "maybe_charged_usd" in cost else {}),
             "sources": cost["sources"],
         },
         "planner": run.plan_source,
@@ -101,6 +104,8 @@ async def result(home: SpawnHome, run_id: str, state: Mapping[str, Any], *, incl
     if len(text) > MERGED_CHARS:
         answer["more"] = True
         answer["next_offset"] = MERGED_CHARS
+    if state.get("notes"):
+        answer["notes"] = state["notes"]
     if run.dissent:
         answer["dissent"] = run.dissent
     if run.error or run.foreign:
@@ -144,11 +149,10 @@ async def artifact(home: SpawnHome, run_id: str, node_id: str, offset: int) -> d
 
 async def whole(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
     """All there is of a run, for its picture: its status, tasks, attempts and events."""
-    run, rows, attempts, last = await home.db.read(_at_once, home, run_id)
-    if run is None:
-        run = await run_of(home, run_id)
+    read = await home.db.read(_at_once, home, run_id)
+    run, rows, attempts = read.run or await run_of(home, run_id), read.rows, read.attempts
     events = await home.db.read(queries.events, run_id, 0, None, EVENTS_MAX)
-    state = views.status(run, rows, attempts, last, now)
+    state = views.status(run, rows, attempts, last=read.last, notes=read.notes, now=now)
     tried: dict[str, list[AttemptRow]] = {row.node.id: [] for row in rows}
     for attempt in attempts:
         tried[attempt.node_id].append(attempt)
@@ -172,15 +176,24 @@ async def whole(home: SpawnHome, run_id: str, now: datetime) -> dict[str, Any]:
     return {"run": head, "nodes": nodes, "events": [views.event(event) for event in events]}
 
 
-def _at_once(
-    con: sqlite3.Connection, home: SpawnHome, run_id: str
-) -> tuple[RunRow | None, list[NodeRow], list[AttemptRow], Event | None]:
-    """A run with its nodes, attempts and last event, of one moment."""
-    return (
+@dataclass(frozen=True)
+class _RunRead:
+    """A run with its nodes, attempts, last event and notes, of one moment."""
+
+    run: RunRow | None
+    rows: list[NodeRow]
+    attempts: list[AttemptRow]
+    last: Event | None
+    notes: list[str]
+
+
+def _at_once(con: sqlite3.Connection, home: SpawnHome, run_id: str) -> _RunRead:
+    return _RunRead(
         _marked(con, home, run_id),
         queries.nodes(con, run_id),
         queries.attempts(con, run_id),
         queries.last_event(con, run_id),
+        queries.notes(con, run_id),
     )
 
 

@@ -35,15 +35,15 @@ from orchestrator.spawn.scheduler import Stop
 class RunDeps:
     """What all runs of a home share in one daemon.
 
-    ``table`` returns the model table for a base URL, ``plan`` makes the plan of a request, ``changed`` is called with
-    the id of a run after each write. ``seals`` reads files to determine what is of this machine.
+    ``table`` returns the model table for a base URL and a key, ``plan`` makes the plan of a request, ``changed`` is
+    called with the id of a run after each write. ``seals`` reads files to determine what is of this machine.
     """
 
     home: Path
     db: Database
     clock: Clock
     callers: Mapping[str, Caller]
-    table: Callable[[str], Awaitable[ModelTable]]
+    table: Callable[[str, str], Awaitable[ModelTable]]
     plan: Callable[[RunRequest, RunSettings, ModelTable], Awaitable[RunPlan]]
     changed: Callable[[str], None]
     seals: Callable[[], Seals]

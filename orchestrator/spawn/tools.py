@@ -176,8 +176,12 @@ def build(offer: SpawnToolDeps) -> dict[str, Tool]:
 def _run_request(offer: SpawnToolDeps, client: Client, arguments: RunCreateArguments) -> RunRequest:
     """The arguments as a run keeps them; a persona that is a role's id brings that role's text."""
     engines, agents = _names(arguments.engine, "engine"), _names(arguments.agent, "agent")
-    if engines and agents:
-        raise BadRequest("bad_argument", "engine and agent are both given", "leave one of them out")
+    models = tuple(name.strip() for name in arguments.models or ())
+    given = [name for name, names in (("engine", engines), ("agent", agents), ("models", models)) if names]
+    if len(given) > 1:
+        raise BadRequest("bad_argument", f"{given[0]} and {given[1]} are both given", "leave one of them out")
+    if not all(models):
+        raise BadRequest("bad_argument", "an id in models is empty")
     if not arguments.task.strip():
         raise BadRequest("bad_argument", "the task is empty")
     role = arguments.role or SpawnRole()
@@ -191,7 +195,7 @@ def _run_request(offer: SpawnToolDeps, client: Client, arguments: RunCreateArgum
         mode=arguments.mode,
         budget=arguments.budget or "medium",
         context=arguments.context or "",
-        count=arguments.count or 3,
+        count=arguments.count or len(models) or 3,
         role=RequestedRole(
             persona=role.persona or "",
             stack=tuple(role.stack or ()),
@@ -203,6 +207,7 @@ def _run_request(offer: SpawnToolDeps, client: Client, arguments: RunCreateArgum
         merge=RequestedMerge(style=merge.style, model=merge.model or ""),
         engines=engines,
         agents=agents,
+        models=models,
     )
 
 

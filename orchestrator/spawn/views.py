@@ -29,7 +29,13 @@ def progress(rows: Sequence[NodeRow], estimated: int, *, over: bool) -> dict[str
 
 
 def status(
-    run: RunRow, rows: Sequence[NodeRow], attempts: Sequence[AttemptRow], last: Event | None, now: datetime
+    run: RunRow,
+    rows: Sequence[NodeRow],
+    attempts: Sequence[AttemptRow],
+    *,
+    last: Event | None,
+    notes: Sequence[str],
+    now: datetime,
 ) -> dict[str, Any]:
     """The answer of smartspawn_run_status."""
     over = run.status in RUN_ENDED
@@ -57,6 +63,8 @@ def status(
         answer["current_wave"] = min(waves)
     if last is not None:
         answer["last_event"] = last.message if last.node_id is None else f"{last.node_id}: {last.message}"
+    if notes:
+        answer["notes"] = list(notes)
     eta_s = eta(run, rows, now)
     if eta_s is not None:
         answer["eta_s"] = eta_s
@@ -84,7 +92,8 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
         "reruns": row.reruns,
         "prompt_tokens": sum(attempt.prompt_tokens for attempt in attempts),
         "completion_tokens": sum(attempt.completion_tokens for attempt in attempts),
-        "usd": costs.shown(costs.spent(attempts)) if _priced(attempts) else None,
+        "usd": costs.shown(costs.reported(attempts)) if _priced(attempts) else None,
+        **_maybe_charged(attempts),
         "cost_source": attempts[-1].cost_source if attempts else "none",
     }
     for key in ("retry_at", "error", "started_at", "finished_at"):
@@ -101,10 +110,10 @@ def node(row: NodeRow, attempts: Sequence[AttemptRow], now: datetime) -> dict[st
 def cost(run: RunRow, attempts: Sequence[AttemptRow]) -> dict[str, Any]:
     """The cost of a run and the reservations of calls in flight; null if its caller has no price."""
     priced = run.request.caller_kind == "model"
-    ended = [attempt for attempt in attempts if attempt.state != "running"]
     flying = [attempt for attempt in attempts if attempt.state == "running"]
     return {
-        "usd": costs.shown(costs.spent(ended)) if priced else None,
+        "usd": costs.shown(costs.reported(attempts)) if priced else None,
+        **_maybe_charged(attempts),
         "reserved_usd": costs.shown(sum((attempt.reserved for attempt in flying), Decimal(0))) if priced else None,
         "limit_usd": costs.shown(run.settings.max_usd) if priced else None,
         "prompt_tokens": sum(attempt.prompt_tokens for attempt in attempts),
@@ -132,7 +141,8 @@ def models(attempts: Sequence[AttemptRow]) -> list[dict[str, Any]]:
             "model": model,
             "nodes": len({attempt.node_id for attempt in of}),
             "attempts": len(of),
-            "usd": costs.shown(costs.spent(of)) if _priced(of) else None,
+            "usd": costs.shown(costs.reported(of)) if _priced(of) else None,
+            **_maybe_charged(of),
             "prompt_tokens": sum(attempt.prompt_tokens for attempt in of),
             "completion_tokens": sum(attempt.completion_tokens for attempt in of),
         }
@@ -164,7 +174,8 @@ def attempt(row: AttemptRow) -> dict[str, Any]:
     return {
         "attempt": row.attempt,
         "state": row.state,
-        "usd": costs.shown(row.spent),
+        "usd": costs.shown(row.reported),
+        **_maybe_charged([row]),
         "started_at": row.started_at,
         "finished_at": row.finished_at,
         "error": row.error,
@@ -208,6 +219,12 @@ def _elapsed(run: RunRow, now: datetime) -> float:
 
 def _priced(attempts: Sequence[AttemptRow]) -> bool:
     return any(attempt.cost is not None or attempt.cost_source != "none" for attempt in attempts)
+
+
+def _maybe_charged(attempts: Sequence[AttemptRow]) -> dict[str, float]:
+    """The key of what may have been charged besides; no key if everything is reported."""
+    usd = costs.maybe_charged(attempts)
+    return {"maybe_charged_usd": costs.shown(usd)} if usd else {}
 
 
 def _seconds(begin: str | None, end: str | None) -> float | None:

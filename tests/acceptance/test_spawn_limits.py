@@ -36,7 +36,7 @@ def events(wire, run_id, query=""):
         {"status": 408}, {"status": 429}, {"status": 500}, {"status": 502}, {"status": 503},
         {"status": 402, "retry_after": 0}, {"error": 502, "where": "body"}, {"error": 429, "where": "choice"},
         {"error": 502, "where": "event"}, {"drop": True}, {"drop": True, "at": "mid"}, {"answer": ""},
-        {"content": None},
+        {"content": None}, {"nonsense": "cut"},
     ],
     ids=lambda fault: "-".join(f"{key}={value}" for key, value in fault.items()),
 )  # fmt: skip
@@ -179,7 +179,10 @@ def test_a_cost_comes_from_the_answer_first_then_from_the_prices_then_from_the_r
     assert priced["cost"]["usd"] > 0
     unknown = status(wire, run(wire, do(usage=None))["run_id"])
     assert unknown["cost"]["sources"] == {"reserved": 1}
-    assert unknown["cost"]["usd"] > priced["cost"]["usd"]
+    assert unknown["cost"]["usd"] == 0
+    assert unknown["cost"]["maybe_charged_usd"] > priced["cost"]["usd"], "the reservation, and it is shown apart"
+    assert unknown["nodes"][0]["maybe_charged_usd"] == unknown["cost"]["maybe_charged_usd"]
+    assert "maybe_charged_usd" not in priced["cost"]
 
 
 @pytest.mark.parametrize("cost", [-1, "much", 1e9, [], {}])
@@ -259,6 +262,30 @@ def test_a_model_that_is_named_and_not_allowed_is_refused_at_once(scene, fake):
     assert nobody["status"] == "failed"
     assert "MODEL_" in nobody["failure"] or "model" in nobody["failure"]
     assert fake.calls() == []
+
+
+def test_models_may_be_named_in_the_call_and_are_checked_at_once(scene, fake):
+    wire = scene.connect(MODEL_DENYLIST="openai/*")
+    two = ["google/gemini-2.5-flash", "openrouter/anthropic/claude-haiku-4.5"]
+    found = run(wire, "Say it.", "collective", models=two)
+    assert found["status"] == "completed"
+    assert [call.model for call in fake.calls()][:2] == [two[0], "anthropic/claude-haiku-4.5"]
+    assert len(status(wire, found["run_id"])["nodes"]) == 3, "as many answers as models, and the merge"
+    before = len(fake.calls())
+    for models, more, code in (
+        (["openai/gpt-5"], {}, "model_not_allowed"),
+        (["engine:claude"], {}, "bad_argument"),
+        (["two words"], {}, "bad_argument"),
+        ([" "], {}, "bad_argument"),
+        ([], {}, "bad_argument"),
+        (two * 9, {}, "bad_argument"),
+        (two, {"agent": "builder"}, "bad_argument"),
+    ):
+        assert code_of(tool(wire, "run_create", task="Say it.", mode="single", models=models, **more)) == code
+    openrouter = scene.connect(OPENROUTER_BASE_URL="https://openrouter.ai/api/v1")
+    answer = tool(openrouter, "run_create", task="Say it.", mode="single", models=["gpt-5"])
+    assert code_of(answer) == "bad_argument", "a model of OpenRouter has a provider"
+    assert len(fake.calls()) == before
 
 
 def test_prompts_and_answers_are_capped(scene, fake):

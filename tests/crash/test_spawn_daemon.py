@@ -83,7 +83,8 @@ def test_what_a_dead_daemon_had_in_flight_counts_whole_and_its_second_run_beside
     lost, done = attempts(scene, found["run_id"])
     assert (lost["state"], lost["cost"], lost["cost_source"]) == ("lost", None, "reserved")
     assert (done["state"], done["cost_source"]) == ("done", "usage")
-    assert found["cost"]["usd"] == pytest.approx(float(lost["reserved"]) + float(done["cost"]))
+    assert found["cost"]["usd"] == pytest.approx(float(done["cost"]))
+    assert found["cost"]["maybe_charged_usd"] == pytest.approx(float(lost["reserved"]))
     assert found["cost"]["sources"] == {"reserved": 1, "usage": 1}
     assert fake.calls()[0].cost <= scene.spent(found["run_id"])
 

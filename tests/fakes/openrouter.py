@@ -32,6 +32,10 @@ What it does (OpenRouter; status, delay_ms, hold, hang, drop, body, nonsense, he
   json           answer as plain JSON although streaming was asked;  space: so many blanks before it
   comments       so many keep-alive comments before each piece;  eol: line ending;  pieces: into so many
   content_type   of whatever is answered
+  list           of GET /v1/models: the list of that kind of server, from model_lists.LISTS
+
+A server of another kind: ``fake.only`` are the models that it has (others are answered with 404), with
+``fake.private`` it lists them for a key only.
 """
 
 import asyncio
@@ -53,6 +57,7 @@ from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.fakes import smart_spawn
+from tests.fakes.model_lists import LISTS
 
 CHAT = "/v1/chat/completions"
 OTHER = ("0.000001", "0.000002", "0")
@@ -134,6 +139,8 @@ class Fake:
     def __init__(self, port: int = 0) -> None:
         self.requests: list[Call] = []
         self.prices = dict(PRICES)
+        self.only: set[str] = set()
+        self.private = False
         self.busy = 0
         self.busiest = 0
         self.accepted = 0
@@ -320,8 +327,14 @@ class Fake:
             await wire.reply(rule["status"], *failure(rule))
         elif call.path == CHAT and not call.key:
             await wire.reply(401, {"error": {"code": 401, "message": "No auth credentials found"}})
+        elif call.path == CHAT and self.only and call.model not in self.only:
+            await wire.reply(404, {"error": {"code": 404, "message": f"model {call.model!r} not found"}})
         elif call.path == CHAT:
             await self._chat(call, rule, wire)
+        elif call.path == "/v1/models" and self.private and not call.key:
+            await wire.reply(401, {"error": {"code": 401, "message": "No API key provided"}})
+        elif call.path == "/v1/models" and "list" in rule:
+            await wire.reply(200, LISTS[rule["list"]], kind=kind)
         elif call.path == "/v1/models":
             await wire.reply(200, {"data": [smart_spawn.listed(*one) for one in self.prices.items()]}, kind=kind)
         elif call.path.startswith("/api/"):

@@ -9,6 +9,8 @@ LIMITS = "acceptance/test_spawn_limits.py::test_"
 MATRIX = "crash/test_spawn_matrix.py::test_"
 SCHEDULE = "unit/spawn/test_scheduler.py::test_"
 UPGRADE = "unit/spawn/test_database_upgrade.py::test_"
+COSTS = "unit/spawn/test_costs.py::test_"
+SERVERS = "unit/spawn/test_servers.py::test_"
 TRANSITIONS = "unit/spawn/test_transitions.py::test_"
 
 SEVEN = f"{TOOLS}a_connection_of_spawn_runs_offers_the_seven_tools_of_the_design"
@@ -222,6 +224,18 @@ PROMISES: dict[str, Promise] = {
             f"{LIMITS}a_cost_comes_from_the_answer_first_then_from_the_prices_then_from_the_reservation",
             f"{LIMITS}a_cost_that_cannot_be_is_not_believed",
             f"{LIMITS}attempts_that_failed_count_too_and_nothing_counts_twice",
+            f"{COSTS}what_nobody_reported_is_apart_from_what_was_reported_and_running_attempts_are_neither",
+        ),
+    ),
+    "SPAWN6": Promise(
+        "A run works on any server of chat/completions: its only, a configured or a named model answers.",
+        (
+            f"{SERVERS}the_only_model_of_a_server_answers_whatever_is_unknown_of_it",
+            f"{SERVERS}the_model_that_is_configured_or_named_or_left_answers",
+            f"{SERVERS}without_a_list_the_configured_model_answers",
+            f"{SERVERS}between_two_models_nothing_decides_and_the_failure_says_what_is_missing_and_what_changes_it",
+            f"{SERVERS}what_is_reserved_for_a_model_without_a_price_is_by_the_conservative_table",
+            f"{LIMITS}models_may_be_named_in_the_call_and_are_checked_at_once",
         ),
     ),
 }

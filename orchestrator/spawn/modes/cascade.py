@@ -33,7 +33,7 @@ def _steps(request: RunRequest) -> Steps:
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    if api.request.callers:
+    if api.request.workers:
         return None
     cheap = await api.picked("cheap", "low")
     return cheap, await api.picked("premium", _premium_budget(api.request.budget), exclude=cheap.model)

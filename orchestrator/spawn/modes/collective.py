@@ -12,7 +12,7 @@ def _steps(request: RunRequest) -> Steps:
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.request.callers else await api.recommended("collective")
+    return None if api.request.workers else await api.recommended("collective")
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:

@@ -27,7 +27,7 @@ def _steps(request: RunRequest) -> Steps:
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.request.callers else await api.recommended("debater")
+    return None if api.request.workers else await api.recommended("debater")
 
 
 def _nodes(planning: Planning, steps: Steps) -> list[Node]:

@@ -35,7 +35,7 @@ async def ask(api: PlannerApi, split: Awaitable[Steps]) -> Steps:
     api_steps = await split
     if len(api_steps) > 1:
         return api_steps
-    if api.request.callers:
+    if api.request.workers:
         return (PlanStep("single", api.request.task),)
     return (await api.picked("single", api.request.budget),)
 

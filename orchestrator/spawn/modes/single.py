@@ -6,7 +6,7 @@ from orchestrator.spawn.modes.spawn_mode import PlannerApi, PlanStep, SpawnMode,
 
 
 async def _ask(api: PlannerApi) -> Steps | None:
-    return None if api.request.callers else (await api.picked("single", api.request.budget),)
+    return None if api.request.workers else (await api.picked("single", api.request.budget),)
 
 
 MODE = SpawnMode(

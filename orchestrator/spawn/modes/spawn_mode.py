@@ -65,7 +65,7 @@ class Planning(Protocol):
     def workers(self, steps: Steps, *, distinct: bool = False, best_last: bool = False) -> list[Node]:
         """A task node for each step.
 
-        With ``distinct`` no model is picked twice. With ``best_last`` the last of several callers named by the run
+        With ``distinct`` no model is picked twice. With ``best_last`` the last of several workers named by the run
         gets the last node.
         """
 

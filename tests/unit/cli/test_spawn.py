@@ -109,7 +109,7 @@ def test_create_passes_on_every_wish(daemon, monkeypatch, tmp_path):
         "create - --mode collective --budget low --context @facts.md --count 4 --persona architect --stack python,,sql "
         "--domain banking --format json --guardrails tests --style decision --merge-model lab/m --engine claude,codex"
     )
-    assert run(*line.split(), "--agent", "builder") == 0
+    assert run(*line.split(), "--agent", "builder", "--models", "llama3.2:3b, lab/m") == 0
     role = {
         "persona": "architect", "stack": ["python", "sql"], "domain": "banking", "format": "json",
         "guardrails": ["tests"],
@@ -118,7 +118,7 @@ def test_create_passes_on_every_wish(daemon, monkeypatch, tmp_path):
         {
             "task": "from stdin", "mode": "collective", "budget": "low", "context": "é facts", "collectiveCount": 4,
             "role": role, "merge": {"style": "decision", "model": "lab/m"}, "engine": "claude,codex",
-            "agent": "builder",
+            "agent": "builder", "models": ["llama3.2:3b", "lab/m"],
         }
     ]  # fmt: skip
 
@@ -215,6 +215,21 @@ def test_status_shows_totals_and_a_row_per_node(daemon, capsys):
     assert "2 attempts, re-run 1x" in out
     assert "HTTP 503⏎and more" in out
     assert "waiting for the key" in out
+
+
+def test_what_may_have_been_charged_and_the_notes_of_a_run_are_shown(daemon, capsys):
+    cost = {"usd": 0.0125, "limit_usd": 5, "maybe_charged_usd": 0.41}
+    daemon.answers[STATUS] = [state(cost=cost, nodes=[node("a", "failed", maybe_charged_usd=0.41)], notes=["odd"])]
+    assert run("status", ID) == 0
+    out = capsys.readouterr().out
+    assert "$0.0125 of $5.00, $0.4100 may have been charged" in out
+    assert out.count("$0.4100 may have been charged") == 2, "of the run, and of the node"
+    assert "note: odd" in out
+    daemon.answers[RESULT] = [ended(cost={"usd_estimate": 0.0125, "maybe_charged_usd": 0.41}, notes=["odd"])]
+    assert run("result", ID) == 0
+    err = capsys.readouterr().err
+    assert "$0.4100 may have been charged" in err
+    assert "note: odd" in err
 
 
 @pytest.mark.parametrize(("status", "code"), [("completed", 0), ("failed", 1), ("canceled", 1)])

@@ -1,5 +1,6 @@
 """What attempts are reserved at, what they come to, and the sums."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -53,6 +54,18 @@ def test_what_is_spent_counts_the_reservations_of_attempts_nobody_knows_the_end_
     rows = [row(), row(cost=Decimal("0.1"), source="usage"), row(source="none"), row(cost=Decimal(0), source="none")]
     assert costs.spent(rows) == Decimal("0.6")
     assert costs.spent([]) == Decimal(0)
+
+
+def test_what_nobody_reported_is_apart_from_what_was_reported_and_running_attempts_are_neither():
+    rows = [
+        row(cost=Decimal("0.1"), source="usage"),
+        row(cost=Decimal("0.5")),  # it ended, and its reservation was written as its cost
+        row(),  # its daemon died: no cost was written
+        replace(row(), state="running"),
+        row(source="none"),
+    ]
+    assert (costs.reported(rows), costs.maybe_charged(rows)) == (Decimal("0.1"), Decimal("1.0"))
+    assert costs.spent(rows) == Decimal("1.6"), "all of it counts against the budget"
 
 
 @pytest.mark.parametrize(("usd", "number"), [("0.123456789", 0.12345679), ("5", 5.0), ("0.1", 0.1), ("0", 0.0)])

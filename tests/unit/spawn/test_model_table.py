@@ -39,10 +39,18 @@ def test_an_id_is_the_one_the_server_knows(given, wanted):
     assert model_table.normalised(given) == wanted
 
 
-@pytest.mark.parametrize("name", ["engine:claude", "agent:a/b", "gpt-4o", "", "a/b c", "a//b", "a/" + "b" * 200])
+@pytest.mark.parametrize("name", ["engine:claude", "agent:a/b", "", "a/b c", "a\tb", "\u00e4", "a/" + "b" * 200])
 def test_what_cannot_be_a_models_id_is_none(name):
     assert not model_table.is_model(name)
     assert name not in refreshed(listed("a/b"), listed(name)).models
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt-4o", "llama3.2:3b", "/models/a.gguf", "C:\\models\\a.gguf", "~anthropic/x", "a/b@c"]
+)
+def test_the_ids_of_other_servers_are_models_too(name):
+    assert model_table.is_model(name)
+    assert name in refreshed(listed(name)).models
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,8 @@ FAULTS = [
     ({"content": [], "cost": 0.02}, fault("empty", retry=True, cost="0.02")),
     ({"answer": "", "finish": "length", "cost": 0.02}, fault("empty", retry=True, cost="0.02")),
     ({"answer": "", "finish": "content_filter", "cost": 0}, fault("refused", retry=False, cost="0")),
-    *[({"nonsense": one}, fault("nonsense", retry=False)) for one in sorted(NONSENSE.keys() - {"nothing"})],
+    *[({"nonsense": one}, fault("nonsense", retry=False)) for one in sorted(NONSENSE.keys() - {"nothing", "cut"})],
+    ({"nonsense": "cut"}, fault("nonsense", retry=True)),
     ({"nonsense": "nothing"}, fault("network", retry=True)),
     ({"body": "<html>log in</html>", "content_type": "text/event-stream"}, fault("nonsense", retry=False)),
 ]

@@ -241,8 +241,7 @@ def test_a_stream_that_broke_off_is_a_network_fault_and_no_answer(data):
 NONSENSE = [
     b"<html><h1>Hello</h1></html>",
     b"Internal server error",
-    b"{",
-    b'{"choices":[{"message":{"content":"half',
+    b"{nonsense}",
     b"[]",
     b"7",
     b"null",
@@ -266,6 +265,37 @@ def test_nonsense_is_a_fault_that_no_other_attempt_helps(data):
     for found in (read(data), streamed(data, [len(data) // 2])):
         assert (found.code, found.retry, found.reached) == ("nonsense", False, True)
         assert len(found.message) <= replies.MESSAGE_CHARS
+
+
+CUT = [
+    b"{",
+    b'{"choices":[{"message":{"content":"half',
+    b'{"choices":[{"message":{"content":"half a {brace}',
+    b'{"choices":[{"message":{"content":"whole"}}],"usage":{}',
+    b'{"choices":[{"message":{"content":"whole"},"index":tru',
+    b'{"choices":[{"message":{"content":"whole \\u00',
+    b'data: {"choices":[{"delta":{"content":"half\n\ndata: [DONE]\n\n',
+]
+
+
+@pytest.mark.parametrize("data", CUT, ids=range(len(CUT)))
+def test_json_that_ends_in_its_middle_is_worth_another_attempt(data):
+    for found in (read(data), streamed(data, [len(data) // 2])):
+        assert (found.code, found.retry, found.reached) == ("nonsense", True, True)
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+def test_a_refusal_that_reports_what_it_cost_is_charged_with_that(status):
+    body = {"error": {"code": status, "message": "no"}, "usage": {"prompt_tokens": 7, "cost": 0.25}}
+    found = read(json.dumps(body).encode(), status)
+    assert (found.cost, found.prompt_tokens, found.completion_tokens) == (Decimal("0.25"), 7, None)
+
+
+def test_a_stream_that_is_not_read_to_its_end_keeps_what_it_reported():
+    stream = replies.Stream({}, 0.0)
+    stream.feed(b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}\n\ndata: {"cho')
+    found = stream.broken_off(Fault("timeout", "too slow", retry=True))
+    assert (found.code, found.prompt_tokens, found.completion_tokens, found.cost) == ("timeout", 3, 4, None)
 
 
 JSON = st.recursive(

@@ -244,6 +244,15 @@ def test_money_and_tokens_are_told_only_where_there_is_a_price(limit, shown):
     assert totals(run) == ["single", *shown]
 
 
+def test_what_may_have_been_charged_is_told_apart_in_drawing_and_page():
+    unknown = {"usd": 0.01, "maybe_charged_usd": 0.41}
+    told = picture(node("a", **unknown), cost={**unknown, "limit_usd": 5}, notes=["odd <model>"])
+    assert " ".join(texts(svg(told))).count("$0.4100 may have been charged") == 2
+    page = html(told)
+    assert "$0.0100; $0.4100 may have been charged" in page
+    assert "odd &lt;model&gt;" in page
+
+
 def test_the_pictures_of_the_modes_are_current():
     drawn = docs.pictures()
     assert [path.stem for path in drawn] == ["single", "collective", "cascade", "plan", "swarm", "debate"]
