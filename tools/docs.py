@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -177,14 +178,18 @@ def keys(owner: type[BaseModel], schema: dict[str, Any] | None = None, without: 
 # -- tools, resources, prompts --------------------------------------------------------------------------------------
 
 
+_UNSET = SimpleNamespace(config=Config)
+"""A roster of which only the settings are looked at: their defaults."""
+
+
 def master() -> dict[str, Tool]:
     # The table is built over a supervisor that only a call would use.
-    return team_tools.build(None, None)  # type: ignore[arg-type]
+    return team_tools.build(SimpleNamespace(roster=_UNSET), None)  # type: ignore[arg-type]
 
 
 def agent() -> dict[str, Tool]:
     """An agent's own tools; nothing of them runs here."""
-    return agent_tools.build(None)  # type: ignore[arg-type]
+    return agent_tools.build(_UNSET)  # type: ignore[arg-type]
 
 
 def squad() -> dict[str, Tool]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.protocol.tool_calls import Arguments
+from orchestrator.protocol.tool_calls import Arguments, Id
 
 TEXT_MAX = 4000
 Text = Annotated[str, Field(min_length=1, max_length=TEXT_MAX)]
@@ -86,12 +86,12 @@ class ArtifactArguments(Arguments):
 
 
 class RequirementArguments(Arguments):
-    requirement_id: Annotated[str, Field(min_length=1, max_length=200, description="AUTH-03")]
+    requirement_id: Annotated[Id, Field(min_length=1, max_length=200, description="AUTH-03")]
     project_root: Root = ""
 
 
 class PhaseArguments(Arguments):
-    phase: Annotated[str, Field(max_length=200, description="Its number; default: the current one")] = ""
+    phase: Annotated[Id, Field(max_length=200, description="Its number; default: the current one")] = ""
     project_root: Root = ""
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -19,7 +20,7 @@ import orjson
 import structlog
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from orchestrator.base import failpoints
@@ -33,6 +34,10 @@ log = structlog.get_logger()
 INJECTED_ARGUMENTS = frozenset({"wait_for_previous"})
 """Arguments that clients add to every tool (Gemini CLI); dropped. Any other unknown argument is refused."""
 
+NAME_CHARS = 80
+NAMES_SHOWN = 10
+"""Of unknown arguments: how much of a name, and how many, are named to the caller."""
+
 PROGRESS_EVERY_S = 10.0
 """Keeps the idle timers of clients that look at progress from ending a long call."""
 
@@ -41,6 +46,16 @@ class Arguments(BaseModel):
     """Base of a tool's arguments: strict types, nothing unknown."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def _as_id(given: Any) -> Any:
+    # bool is an int in Python, and no id. A number of more digits than any id has stays what it is: wrong.
+    return str(given) if type(given) is int and abs(given) < _ID_END else given
+
+
+_ID_END = 10**128
+Id = Annotated[str, BeforeValidator(_as_id)]
+"""An id among the arguments: models write ``5`` for ``"5"``, so an integer is taken as the string of its digits."""
 
 
 Untrusted = Annotated[dict[str, Any] | None, Field(description="settings of the project that nobody has allowed")]
@@ -85,6 +100,7 @@ class Call:
     meta: Mapping[str, Any] = field(default_factory=dict)
     asked: PendingCall = field(default_factory=PendingCall)
     session: ServerSession | None = None  # to ask the client something in return
+    ignored: tuple[str, ...] = ()  # arguments that the tool does not have, if it is lenient
 
     def canceled(self) -> bool:
         """Whether the client itself has asked to end this very call.
@@ -118,25 +134,32 @@ class Tool:
     barred: bool = False  # for this client: nobody knows where it comes from, and the tool does more than look
     opens: bool = False  # read-only, but what it must open for it goes on working
     brief: bool = False  # its schema leaves out bounds: it stands in every conversation of every agent
+    lenient: bool = False  # arguments that it does not have are named in its answer; `Call.ignored` has them
+    limits: Callable[[], Mapping[str, int]] = dict  # values of ``{name}`` in its arguments' descriptions
 
-    @cached_property
+    @property
     def listed(self) -> types.Tool:
         """The tool as tools/list shows it; made once, because a schema takes milliseconds and every CLI lists all."""
-        return types.Tool(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            input_schema=input_schema(self.arguments, brief=self.brief),
-            output_schema=output_schema(self.answer),
-            annotations=types.ToolAnnotations(
-                title=self.title,
-                read_only_hint=self.read_only,
-                destructive_hint=self.destructive,
-                idempotent_hint=self.idempotent,
-                open_world_hint=self.open_world,
-            ),
-            _meta=dict(ALWAYS_LOADED),
-        )
+        return _listed(self, tuple(self.limits().items()))
+
+
+@lru_cache(maxsize=256)
+def _listed(tool: Tool, limits: tuple[tuple[str, int], ...]) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=_filled(input_schema(tool.arguments, brief=tool.brief), limits),
+        output_schema=output_schema(tool.answer),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.read_only,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=tool.open_world,
+        ),
+        _meta=dict(ALWAYS_LOADED),
+    )
 
 
 class _Plain(GenerateJsonSchema):
@@ -186,6 +209,18 @@ def output_schema(answer: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
+def _filled(node: Any, limits: Iterable[tuple[str, int]]) -> Any:
+    """A schema whose descriptions have the limits in place of their names in braces."""
+    if isinstance(node, dict):
+        filled = {key: _filled(value, limits) for key, value in node.items()}
+        if isinstance(text := filled.get("description"), str):
+            for name, value in limits:
+                text = text.replace(f"{{{name}}}", str(value))
+            filled["description"] = text
+        return filled
+    return [_filled(item, limits) for item in node] if isinstance(node, list) else node
+
+
 def _inlined(node: Any, defs: dict[str, Any]) -> Any:
     if isinstance(node, dict):
         if "$ref" in node:
@@ -204,11 +239,51 @@ def checked(model: type[Arguments], given: Mapping[str, Any] | None) -> Any:
     try:
         return model.model_validate(arguments)
     except ValidationError as error:
-        wrong = []
-        for item in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
-            where = ".".join(str(part) for part in item["loc"]) or "arguments"
+        raise BadRequest("bad_argument", _complaint(model, error, ())) from None
+
+
+def checked_leniently(model: type[Arguments], given: Mapping[str, Any] | None) -> tuple[Any, tuple[str, ...]]:
+    """As `checked`, and the names of the arguments that the model does not have, which are left out."""
+    known = argument_names(model)
+    ignored = tuple(key for key in given or {} if key not in known and key not in INJECTED_ARGUMENTS)
+    try:
+        return model.model_validate({key: value for key, value in (given or {}).items() if key in known}), ignored
+    except ValidationError as error:
+        raise BadRequest("bad_argument", _complaint(model, error, ignored)) from None
+
+
+def argument_names(model: type[Arguments]) -> tuple[str, ...]:
+    """The names of a tool's arguments, as callers write them."""
+    return tuple(field.alias or name for name, field in model.model_fields.items())
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Which of the names a misspelt one most likely means; empty: none of them."""
+    plain = {_plain(known): known for known in names}
+    close = difflib.get_close_matches(_plain(name[:NAME_CHARS]), plain, 1, cutoff=0.75)
+    return plain[close[0]] if close else ""
+
+
+def unknown_argument(name: str, names: Iterable[str]) -> str:
+    """That there is no such argument, and which one may be meant."""
+    guess = meant(name, names)
+    return f"{name[:NAME_CHARS]}: no such argument" + (f"; did you mean {guess}?" if guess else "")
+
+
+def _plain(name: str) -> str:
+    return "".join(char for char in name.casefold() if char.isalnum())
+
+
+def _complaint(model: type[Arguments], error: ValidationError, ignored: Iterable[str]) -> str:
+    wrong = []
+    for item in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
+        where = ".".join(str(part) for part in item["loc"]) or "arguments"
+        if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
+            wrong.append(unknown_argument(where, argument_names(model)))
+        else:
             wrong.append(f"{where}: {item['msg'][0].lower()}{item['msg'][1:]}")
-        raise BadRequest("bad_argument", "; ".join(wrong)) from None
+    wrong += [unknown_argument(name, argument_names(model)) for name in list(ignored)[:NAMES_SHOWN]]
+    return "; ".join(wrong)
 
 
 def answered(structured: dict[str, Any], *, error: bool = False) -> types.CallToolResult:
@@ -261,11 +336,17 @@ async def call_tool(
     age = client.ages.pop(key, 0.0)
     try:
         tool = _allowed(tools, client, params.name)
-        arguments = checked(tool.arguments, params.arguments)
+        ignored: tuple[str, ...] = ()
+        if tool.lenient:
+            arguments, ignored = checked_leniently(tool.arguments, params.arguments)
+        else:
+            arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
             req = f"{client.origin.conn}:{key}"
-            call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or PendingCall(), ctx.session)
+            call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or PendingCall(), ctx.session, ignored)
             result = await tool.run(call, arguments)
+            if ignored:
+                result = {**result, "ignored_arguments": [name[:NAME_CHARS] for name in ignored[:NAMES_SHOWN]]}
             failpoints.passed(f"answer:{params.name}")
             return answered(result)
     except OrchestratorError as error:

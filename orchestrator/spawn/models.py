@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.protocol.tool_calls import Arguments, Untrusted
+from orchestrator.protocol.tool_calls import Arguments, Id, Untrusted
 from orchestrator.spawn.modes.mode_names import MODES, SpawnModeName
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.run_data import RunStatus
 from orchestrator.spawn.runs import LISTED_MAX, TASK_MAX
 
-SpawnRunId = Annotated[str, Field(min_length=1, max_length=128, description="Of smartspawn_run_create")]
+SpawnRunId = Annotated[Id, Field(min_length=1, max_length=128, description="Of smartspawn_run_create")]
 Wait = Annotated[int | None, Field(ge=0, le=86_400_000)]
 Word = Annotated[str, Field(max_length=2000)]
 Words = Annotated[list[Word], Field(max_length=50)]
@@ -113,7 +113,7 @@ class RunListArguments(Arguments):
 
 class RunArtifactArguments(Arguments):
     run_id: SpawnRunId
-    node_id: Annotated[str, Field(min_length=1, max_length=256, description="A node's id, merged, or plan")]
+    node_id: Annotated[Id, Field(min_length=1, max_length=256, description="A node's id, merged, or plan")]
     offset: Annotated[int | None, Field(ge=0, description="Characters to skip: next_offset of the last answer")] = (
         None
     )

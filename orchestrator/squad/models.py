@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from orchestrator.protocol.tool_calls import Arguments, Untrusted
+from orchestrator.protocol.tool_calls import Arguments, Id, Untrusted
 
 MEMBERS_MAX = 64
 TASK_MAX = 4_000_000
@@ -28,7 +28,7 @@ class _Camel(Arguments):
 class Member(_Camel):
     """One member to start."""
 
-    role_id: Annotated[str, Field(min_length=1, max_length=255, description="A role's id, from list_roles")]
+    role_id: Annotated[Id, Field(min_length=1, max_length=255, description="A role's id, from list_roles")]
     task: MemberTask
     cwd: Annotated[str | None, Field(description="Working directory within the project; default: its root")] = None
     visible: Visible = False
@@ -47,7 +47,7 @@ class ChatMember(Member):
     """One member to start, in stateful mode."""
 
     chat_id: Annotated[
-        str | None, Field(description="Chat to continue, from an earlier answer; default: start a new chat")
+        Id | None, Field(description="Chat to continue, from an earlier answer; default: start a new chat")
     ] = None
 
 
@@ -57,7 +57,7 @@ class ListRolesArguments(Arguments):
 
 class _Start(_Camel):
     squad_id: Annotated[
-        str | None,
+        Id | None,
         Field(max_length=128, description="With members []: wait for this squad and return its results"),
     ] = None
     wait_ms: Annotated[
@@ -71,8 +71,8 @@ class _Start(_Camel):
     ] = None
     visible: Annotated[bool, Field(description="Show all members in panes")] = False
     metadata: Annotated[dict[str, Any] | None, Field(description="Ignored")] = None
-    orchestrator_chat_id: Annotated[str | None, Field(description="Ignored")] = None
-    workspace_id: Annotated[str | None, Field(description="Ignored")] = None
+    orchestrator_chat_id: Annotated[Id | None, Field(description="Ignored")] = None
+    workspace_id: Annotated[Id | None, Field(description="Ignored")] = None
 
 
 Members = Field(max_length=MEMBERS_MAX, description="Members to start together")

@@ -10,14 +10,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.protocol.tool_calls import Arguments, Call, Tool
+from orchestrator.base.errors import BadRequest
+from orchestrator.base.final_states import TERMINAL
+from orchestrator.protocol.tool_calls import Arguments, Call, Id, Tool, argument_names, meant, unknown_argument
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
 INSTRUCTIONS = "You are a sub-agent. Call wait_for_command, do what it says, report with emit_event, call it again."
 
-AgentId = Annotated[str, Field(min_length=1, max_length=128, description="Your agent id.")]
+AgentId = Annotated[Id, Field(min_length=1, max_length=128, description="Your agent id.")]
 
 
 class WaitArguments(Arguments):
@@ -34,13 +36,30 @@ class EmitArguments(Arguments):
     agent_id: AgentId
     type: Literal["ack", "progress", "result", "error", "canceled", "ready", "heartbeat"]
     """What happened."""
-    task_id: Annotated[str | None, Field(max_length=128, description="Default: the task you hold.")] = None
-    payload: Annotated[Any, Field(description="Any JSON; write large output to a file in artifacts/.")] = None
+    task_id: Annotated[Id | None, Field(max_length=128, description="Default: the task you hold.")] = None
+    payload: Annotated[
+        Any,
+        Field(
+            description="Any JSON up to {max_payload_bytes} bytes; write more to a file in artifacts/, pass its path."
+        ),
+    ] = None
     done: Annotated[bool | None, Field(description="Optional: result, error and canceled imply true.")] = None
+
+
+_MEANINGS = {
+    "payload": "result output data content message text body summary answer value error details response",
+    "task_id": "task id",
+    "done": "final finished complete completed is_done",
+}
+"""Names under which models write these arguments of emit_event, besides names that look like them."""
 
 
 class _AgentAnswer(BaseModel):
     model_config = ConfigDict(extra="allow")
+
+    ignored_arguments: Annotated[
+        list[str] | None, Field(description="Arguments that do not exist; the rest was carried out.")
+    ] = None
 
 
 class WaitAnswer(_AgentAnswer):
@@ -89,6 +108,34 @@ def _caller(roster: Roster, call: Call, agent_id: str) -> AgentEntry:
     return entry
 
 
+def _check_ignored(arguments: EmitArguments, ignored: tuple[str, ...]) -> None:
+    """BadRequest ``bad_argument`` if an end of a task lacks what an ignored argument may have held.
+
+    A task ends once: an end without its payload, for another task, or that was not meant as one cannot be repaired.
+    """
+    if arguments.type not in TERMINAL or not ignored:
+        return
+    absent = [name for name in _MEANINGS if getattr(arguments, name) is None]
+    guesses = {name: _meant_by(name, absent) for name in ignored}
+    if "payload" not in absent and not any(guesses.values()):
+        return
+    complaints = [
+        f"{name[:80]}: no such argument; did you mean {guess}?" if guess else unknown_argument(name, absent)
+        for name, guess in list(guesses.items())[:5]
+    ]
+    raise BadRequest(
+        "bad_argument",
+        f"{'; '.join(complaints)}. The {arguments.type} was not recorded: it ends the task, and a part is lost",
+        f"call emit_event again with {', '.join(argument_names(EmitArguments))} only; your report goes into payload",
+    )
+
+
+def _meant_by(name: str, absent: list[str]) -> str:
+    plain = name.casefold()
+    named = (known for known in absent if plain in _MEANINGS[known].split())
+    return next(named, "") or meant(name, absent)
+
+
 def build(roster: Roster) -> dict[str, Tool]:
     """The two tools of every agent, for the team of one daemon."""
 
@@ -110,6 +157,7 @@ def build(roster: Roster) -> dict[str, Tool]:
     async def emit_event(call: Call, arguments: EmitArguments) -> dict[str, Any]:
         client = call.client
         _caller(roster, call, arguments.agent_id)
+        _check_ignored(arguments, call.ignored)
         return await delivery.emit_event(
             roster,
             arguments.agent_id,
@@ -136,6 +184,7 @@ def build(roster: Roster) -> dict[str, Tool]:
             read_only=True,
             idempotent=True,
             brief=True,
+            lenient=True,
         ),
         Tool(
             name="emit_event",
@@ -150,6 +199,8 @@ def build(roster: Roster) -> dict[str, Tool]:
             run=emit_event,
             idempotent=True,
             brief=True,
+            lenient=True,
+            limits=lambda: {"max_payload_bytes": roster.config().max_payload_bytes},
         ),
     )
     return {tool.name: tool for tool in tools}

@@ -6,13 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.protocol.tool_calls import Arguments, Untrusted
+from orchestrator.protocol.tool_calls import Arguments, Id, Untrusted
 
 MAX_AGENTS_PER_CALL = 64
 
-AgentId = Annotated[
-    str, Field(min_length=1, max_length=128, description="The `agent_id` that agent_create returned.")
-]
+AgentId = Annotated[Id, Field(min_length=1, max_length=128, description="The `agent_id` that agent_create returned.")]
 WaitMs = Annotated[
     int,
     Field(
@@ -138,7 +136,7 @@ class ListArguments(Arguments):
         Literal["current_window", "run", "all"],
         Field(description="Agents of your tmux window, of one team run, or of the whole project."),
     ] = "current_window"
-    run_id: Annotated[str | None, Field(max_length=128, description="With scope run: the run to list.")] = None
+    run_id: Annotated[Id | None, Field(max_length=128, description="With scope run: the run to list.")] = None
 
 
 class DeleteArguments(Arguments):
@@ -146,7 +144,7 @@ class DeleteArguments(Arguments):
 
     agent_id: AgentId
     force: Annotated[bool, Field(description="Kill it at once instead of asking it to stop.")] = False
-    confirm: Annotated[str | None, Field(max_length=128, description="With force: repeat the `agent_id`.")] = None
+    confirm: Annotated[Id | None, Field(max_length=128, description="With force: repeat the `agent_id`.")] = None
 
 
 class RestartArguments(Arguments):
@@ -162,7 +160,7 @@ class RestartArguments(Arguments):
 class NewTask(Arguments):
     """A task to queue."""
 
-    task_id: Annotated[str | None, Field(max_length=128, description="Your id for the task; default: generated.")] = (
+    task_id: Annotated[Id | None, Field(max_length=128, description="Your id for the task; default: generated.")] = (
         None
     )
     title: Annotated[
@@ -172,7 +170,8 @@ class NewTask(Arguments):
     payload: Annotated[
         Any,
         Field(
-            description='Any JSON, such as {"task": "<words>"}; for engine shell {"command": "..."}, visible in ps.'
+            description='Any JSON, such as {"task": "<words>"}; for engine shell {"command": "..."}, visible in ps. '
+            "At most {max_payload_bytes} bytes: write more to a file, pass its path."
         ),
     ] = None
     timeout_s: Annotated[
@@ -196,7 +195,7 @@ class CancelArguments(Arguments):
     """Arguments of task_cancel."""
 
     agent_id: AgentId
-    task_id: Annotated[str, Field(min_length=1, max_length=128)]
+    task_id: Annotated[Id, Field(min_length=1, max_length=128)]
     """The task."""
 
 
@@ -213,7 +212,7 @@ class EventsArguments(Arguments):
 class BroadcastArguments(Arguments):
     """Arguments of broadcast_read."""
 
-    run_id: Annotated[str | None, Field(max_length=128, description="Default: the run of your window.")] = None
+    run_id: Annotated[Id | None, Field(max_length=128, description="Default: the run of your window.")] = None
     since_seq: SinceSeq = 0
     max_events: MaxEvents = 100
     wait_ms: WaitMs = 0

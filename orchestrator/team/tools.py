@@ -312,6 +312,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             EnqueueAnswer,
             enqueue,
             open_world=True,
+            limits=lambda: {"max_payload_bytes": supervisor.roster.config().max_payload_bytes},
         ),
         Tool(
             "task_cancel",

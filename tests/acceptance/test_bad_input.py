@@ -49,7 +49,11 @@ MASTER = [
     ("agents_create", {"agents": [NEW | {"rle": "x"}]}, "bad_argument"),
     ("agents_create", {"agents": [NEW] * 65}, "bad_argument"),
     ("agent_get", {}, "bad_argument"),
-    ("agent_get", {"agent_id": 7}, "bad_argument"),
+    ("agent_get", {"agent_id": 7}, "unknown_agent"),
+    ("agent_get", {"agent_id": 7.0}, "bad_argument"),
+    ("agent_get", {"agent_id": True}, "bad_argument"),
+    ("agent_get", {"agent_id": -7}, "bad_id"),
+    ("agent_get", {"agent_id": 10**200}, "bad_argument"),
     ("agent_get", {"agent_id": None}, "bad_argument"),
     ("agent_get", {"agent_id": "nobody"}, "unknown_agent"),
     ("agent_get", A | {"wait_ms": -1}, "bad_argument"),
@@ -59,7 +63,7 @@ MASTER = [
     ("agent_list", {"scope": "everything"}, "bad_argument"),
     ("agent_list", {"scope": "run"}, "bad_argument"),
     ("agent_list", {"scope": "run", "run_id": "run-none"}, "unknown_run"),
-    ("agent_list", {"scope": "run", "run_id": 7}, "bad_argument"),
+    ("agent_list", {"scope": "run", "run_id": 7}, "unknown_run"),
     ("agent_restart", {"agent_id": "nobody"}, "unknown_agent"),
     ("agent_restart", A | {"fresh": "yes"}, "bad_argument"),
     ("agent_restart", A | {"ready_wait_ms": -1}, "bad_argument"),
@@ -75,7 +79,10 @@ MASTER = [
     ("task_enqueue", A | {"task": "run"}, "bad_argument"),
     ("task_enqueue", A | {"task": TASK | {"priority": 1}}, "bad_argument"),
     ("task_enqueue", {"agent_id": "nobody", "task": TASK}, "unknown_agent"),
-    ("task_enqueue", A | {"task": TASK | {"task_id": 7}}, "bad_argument"),
+    ("task_enqueue", A | {"task": TASK | {"task_id": 7.0}}, "bad_argument"),
+    ("task_enqueue", A | {"task": TASK | {"task_id": False}}, "bad_argument"),
+    ("task_enqueue", A | {"task": TASK | {"task_id": -7}}, "bad_id"),
+    ("task_cancel", A | {"task_id": 7}, "unknown_task"),
     ("task_enqueue", A | {"task": TASK | {"task_id": ""}}, "bad_id"),
     ("task_enqueue", A | {"task": TASK | {"task_id": "x" * 129}}, "bad_argument"),
     ("task_enqueue", A | {"task": {"payload": HUGE}}, "payload_too_large"),
@@ -112,7 +119,7 @@ AGENT = [
     ("wait_for_command", A | {"timeout_ms": -1}, "bad_argument"),
     ("wait_for_command", A | {"timeout_ms": "5"}, "bad_argument"),
     ("wait_for_command", A | {"cursor": 7}, "bad_argument"),
-    ("wait_for_command", A | {"max": 1}, "bad_argument"),
+    ("wait_for_command", {"agentid": "a"}, "bad_argument"),
     ("wait_for_command", {"agent_id": "b"}, "not_an_agent"),
     ("wait_for_command", {"agent_id": "nobody"}, "not_an_agent"),
     ("emit_event", A, "bad_argument"),
@@ -123,7 +130,15 @@ AGENT = [
     ("emit_event", A | {"type": "result", "task_id": "queued"}, "not_your_task"),
     ("emit_event", A | {"type": "result", "task_id": "none"}, "not_your_task"),
     ("emit_event", A | {"type": "progress", "payload": HUGE}, "payload_too_large"),
-    ("emit_event", A | {"type": "progress", "pct": 5}, "bad_argument"),
+    ("emit_event", A | {"kind": "result"}, "bad_argument"),
+    ("emit_event", A | {"type": "result", "task_id": 7}, "not_your_task"),
+    *(("emit_event", A | {"type": kind, "payloud": {"n": 1}}, "bad_argument") for kind in ("result", "error", "canceled")),
+    *(("emit_event", A | {"type": "result", name: {"n": 1}}, "bad_argument") for name in ("output", "Payload", "x", "taskId")),
+    *(
+        ("emit_event", A | {"type": "result", "payload": {"n": 1}, name: value}, "bad_argument")
+        for name, value in (("taskId", "queued"), ("task", "queued"), ("is_done", False), ("Done", False), ("final", False))
+    ),
+    ("emit_event", A | {"type": "result", "task_id": "held", "payload": None, "result": {"n": 1}}, "bad_argument"),
     ("emit_event", {"agent_id": "b", "type": "ack"}, "not_an_agent"),
     *((name, {"agent_id": bad} | more, "bad_id") for bad in IDS for name, more in (("wait_for_command", {}), ("emit_event", {"type": "ack"}))),
     *(("emit_event", A | {"type": "result", "task_id": bad}, "not_your_task") for bad in IDS),
@@ -216,6 +231,34 @@ def refused(scene, wire, tool, arguments, code):
     assert facts(scene.root) == before
 
 
+def test_a_misspelt_argument_is_named_with_the_one_that_may_be_meant(scene):
+    for wire, tool, arguments, said in (
+        (scene.boss, "agent_list", {"scop": "all"}, "did you mean scope?"),
+        (scene.boss, "agent_list", {"zebra": 1}, "zebra: no such argument"),
+        (scene.agent, "emit_event", A | {"type": "result", "payloud": 1}, "did you mean payload?"),
+        (scene.agent, "emit_event", A | {"type": "result", "output": 1}, "did you mean payload?"),
+        (scene.agent, "emit_event", A | {"type": "result", "payload": 1, "taskId": "x"}, "did you mean task_id?"),
+        (scene.agent, "emit_event", A | {"type": "result", "payload": 1, "is_done": False}, "did you mean done?"),
+        (scene.agent, "emit_event", A | {"typ": "ack"}, "did you mean type?"),
+    ):
+        assert said in wire.tool(tool, arguments)["error"]["message"]
+
+
+def test_too_large_a_payload_is_told_its_size_the_limit_and_the_place_for_it(scene):
+    error = scene.agent.tool("emit_event", A | {"type": "result", "payload": HUGE})["error"]
+    assert error["code"] == "payload_too_large"
+    assert "300002 bytes" in error["message"]
+    assert "262144" in error["message"]
+    assert str(scene.root / ".agents/agents/a/artifacts") in error["next_step"]
+
+
+def test_the_limit_of_a_payload_is_in_the_schemas_before_anybody_exceeds_it(scene):
+    for wire, name in ((scene.agent, "emit_event"), (scene.boss, "task_enqueue")):
+        (tool,) = [tool for tool in wire.ask("tools/list")["result"]["tools"] if tool["name"] == name]
+        assert "262144 bytes" in json.dumps(tool["inputSchema"])
+        assert "{max" not in json.dumps(tool["inputSchema"])
+
+
 @pytest.mark.parametrize("arguments", [[], "x", 7])
 def test_arguments_that_are_no_object_are_an_error_of_the_protocol(scene, arguments):
     before = facts(scene.root)
@@ -270,3 +313,35 @@ def test_after_all_of_it_the_team_works_on(scene):
     assert scene.agent.tool("emit_event", A | {"type": "result"})["ok"]
     assert scene.agent.tool("wait_for_command", A)["command"]["task_id"] == "queued"
     assert scene.boss.tool("agent_list")["agents"][0]["running_task_id"] == "queued"
+
+
+def test_what_an_agents_tool_does_not_know_is_named_and_the_rest_is_carried_out(scene):
+    answer = scene.agent.tool("emit_event", A | {"type": "progress", "pct": 5, "taskId": "queued"})
+    assert (answer["ok"], answer["ignored_arguments"]) == (True, ["pct", "taskId"])
+    assert "ignored_arguments" not in scene.agent.tool("emit_event", A | {"type": "progress"})
+    answer = scene.agent.tool(
+        "emit_event", A | {"type": "result", "payload": {"n": 1}, "note": "x", "wait_for_previous": 1}
+    )
+    assert (answer["ok"], answer["ignored_arguments"]) == (True, ["note"])
+    answer = scene.agent.tool("wait_for_command", A | {"timeout_ms": 0, "timeout": 5})
+    assert (answer["status"], answer["ignored_arguments"]) == ("timeout", ["timeout"])
+
+
+def test_an_integer_is_the_id_of_its_digits_everywhere(scene):
+    assert scene.boss.tool("agent_create", {"name": "5", "role": "r"})["agent_id"] == "5"
+    five = scene.puppet("5")
+    task = {"task_id": 7, "payload": {"n": 1}}
+    first = scene.boss.tool("task_enqueue", {"agent_id": 5, "task": task})
+    assert first["task_id"] == "7"
+    again = scene.boss.tool("task_enqueue", {"agent_id": "5", "task": task | {"task_id": "7"}})
+    assert again["duplicate"] is True
+    other = scene.boss.tool("task_enqueue", {"agent_id": 5, "task": task | {"payload": {"n": 2}}})
+    assert other["error"]["code"] == "task_exists"
+    assert five.tool("wait_for_command", {"agent_id": 5})["command"]["task_id"] == "7"
+    assert five.tool("emit_event", {"agent_id": 5, "type": "result", "task_id": 7, "payload": 7})["ok"]
+    assert five.tool("emit_event", {"agent_id": "5", "type": "result", "task_id": "7", "payload": 8})["duplicate"]
+    assert [
+        event["payload"] for event in scene.boss.tool("events_read", {"agent_id": 5})["events"] if "payload" in event
+    ] == [7]
+    deleted = scene.boss.tool("agent_delete", {"agent_id": 5, "force": True, "confirm": 5})
+    assert deleted["ok"] is True

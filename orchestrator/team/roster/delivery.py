@@ -315,9 +315,10 @@ async def emit_event(
 
     Exactly one terminal event per task is stored (R-Q2); a second one is answered as a duplicate.
     """
-    if payload is not None:
-        payload_bytes(payload, roster.config().max_payload_bytes)
     entry = roster.entry(agent_id)
+    if payload is not None:
+        step = f"write it to a file in {entry.artifacts}, and report with the path of that file as the payload"
+        payload_bytes(payload, roster.config().max_payload_bytes, step)
     _check_life(entry, epoch, kind, task_id)
     entry.called(roster.clock)
     at = _now(roster)

@@ -431,12 +431,13 @@ class _Hook(Signal):
         super().notify()
 
 
-def payload_bytes(payload: Any, limit: int) -> int:
-    """The size of a payload as JSON; BadRequest ``payload_too_large`` over the limit."""
+def payload_bytes(payload: Any, limit: int, next_step: str = "") -> int:
+    """The size of a payload as JSON; BadRequest ``payload_too_large`` over the limit, with that next step."""
     try:
         size = len(orjson.dumps(payload))
     except (TypeError, orjson.JSONEncodeError) as error:
         raise BadRequest("bad_argument", f"the payload is not JSON: {error}") from None
     if size > limit:
-        raise BadRequest("payload_too_large", f"the payload has {size} bytes, {limit} are allowed")
+        message = f"the payload has {size} bytes as JSON; at most {limit} are allowed (max_payload_bytes)"
+        raise BadRequest("payload_too_large", message, next_step)
     return size
