@@ -9,7 +9,7 @@ import pytest
 from orchestrator.engines.table import SETUPS
 from orchestrator.setup import config_locations, jsonc
 from tests.e2e.models.turn import KINDS
-from tests.e2e.world import START_S
+from tests.e2e.world import LEAD, START_S
 from tests.support.stage import until
 
 CONNECTED = {
@@ -66,6 +66,32 @@ def test_without_a_terminal_the_model_is_offered_the_masters_tools_and_the_hooks
     assert "I heard 1 prompt" in done.stdout
     assert offers(models, "agent_create")
     world.orchestrator("daemon", "stop")
+
+
+HELD = '{"hooks":{"UserPromptSubmit":[{"hooks":[{"type":"command","command":"sleep 5"}]}]}}'
+WITH_PROMPT = {
+    "gemini": ("-i",),
+    "opencode": ("--prompt",),
+    "codex": ("-c", "mcp_servers.orchestrator.required=true", "--"),
+    "claude": ("--settings", HELD, "--"),
+}
+"""How docs/setup.md starts a master whose prompt is on the command line."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_master_whose_prompt_is_on_the_command_line_has_our_tools_in_its_first_request(make_world, models, kind):
+    world = make_world(kind)
+    world.used_before(kind)
+    world.setup(kind)
+    prompt = "Lead a team of three"
+    world.start(kind, *LEAD[kind], *WITH_PROMPT[kind], prompt, ready=False)
+
+    def asked():
+        # Claude Code and Gemini CLI also ask for titles and the like, which offers no tools.
+        return [one for one in models.select() if prompt in one.turn.said() and one.turn.tools]
+
+    first = until(asked, START_S)[0]
+    assert any(tool.name.endswith("agent_create") for tool in first.turn.tools)
 
 
 def offers(models, name):
