@@ -83,10 +83,7 @@ def merge(
         options.refuse_agents()
     place = project_here()
     root, agent_id = place.root, chosen(facts(place), agent).agent_id
-    if dry_run:
-        answer = changes.merge_preview(root, agent_id)
-    else:
-        answer = changes.merge(root, agent_id)
+    answer = changes.merge_preview(root, agent_id) if dry_run else changes.merge(root, agent_id)
     if as_json:
         output.print_json(answer)
     else:

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.base.secret_masks import READ_CHARS, masked
+
 TITLE_CHARS = 80
 REASON_CHARS = 160
 
@@ -20,13 +22,13 @@ _REPORTED = ("message", "summary", "reason", "error", "text", "output", "code")
 def title_of(payload: Any, given: str = "") -> str:
     """The title of a task: the ``given`` text, else the first words of its payload; one line, at most 80 characters.
 
-    Empty only if neither has a visible character.
+    In words of the payload secrets are masked. Empty only if neither has a visible character.
     """
     if given and (title := short_line(given, TITLE_CHARS)):
         return title
     if isinstance(payload, Mapping) and payload.get("private") is True:
         return PRIVATE
-    return short_line(_text(payload, _ASKED), TITLE_CHARS)
+    return short_line(masked(_text(payload, _ASKED)[:READ_CHARS]), TITLE_CHARS)
 
 
 def reason_of(payload: Any) -> str:

@@ -139,6 +139,7 @@ PROMISES: dict[str, Promise] = {
         (
             RELAUNCH,
             f"{AC1}a_user_who_kills_an_agents_pane_by_hand_finds_that_said_and_the_rest_of_the_team_at_work",
+            f"{AC1}the_pane_of_a_shell_agent_shows_what_it_does_now",
             f"{AC3}the_real_worker_goes_on_after_a_killed_daemon_and_runs_each_task_once",
         ),
     ),

@@ -23,6 +23,7 @@ from orchestrator.core.task_words import PRIVATE, REASON_CHARS, TITLE_CHARS, rea
         ("two\nlines\t\x1b[31mred\u202e!", "two lines [31mred !"),
         ({"command": "curl -H token", "private": True}, PRIVATE),
         ({"command": "ls", "private": False}, "ls"),
+        ({"command": "TOKEN=abc123 make"}, "TOKEN=… make"),
     ],
 )
 def test_a_title_is_the_payloads_first_words(payload, title):
