@@ -16,7 +16,7 @@ from orchestrator.core.glyphs import status_sign
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster import agent_names
 from orchestrator.team.roster.agent_entry import AgentEntry
-from orchestrator.team.roster.agent_views import status_of
+from orchestrator.team.roster.agent_views import status_of, title_of_task
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders
 
@@ -86,7 +86,7 @@ def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str =
     parts = [name, status_text]
     lease = state.lease
     if lease is not None:
-        parts.append(lease.task_id + (" (cancel requested)" if lease.cancel_requested else ""))
+        parts.append(title_of_task(lease) + (" (cancel requested)" if lease.cancel_requested else ""))
     queued = len(state.unfinished) - (1 if lease is not None else 0)
     if queued:
         parts.append(f"{queued} queued")
