@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.cli import completion, options, output, trust
+from orchestrator.cli import completion, interrupt, options, output, trust
 from orchestrator.cli.agent_choice import chosen, shown_names
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import FromDaemon, facts
@@ -70,7 +71,14 @@ def create(
         arguments["worktree"] = True
     if no_wait:
         arguments["ready_wait_ms"] = 0
-    with DaemonClient(project_here(), start=True) as link:
+    with (
+        DaemonClient(project_here(), start=True) as link,
+        interrupt.says(
+            f"agent {name} goes on starting",
+            "see it: orchestrator status",
+            f"end it: orchestrator agent delete {shlex.quote(name)}",
+        ),
+    ):
         answer = link.tool("agent_create", arguments, wait_s=READY_WAIT_S)
     trust.note(answer.get("untrusted"))
     if as_json:
@@ -166,7 +174,12 @@ def restart(
         arguments: dict[str, Any] = {"agent_id": agent_id} | ({"fresh": True} if fresh else {})
         if no_wait:
             arguments["ready_wait_ms"] = 0
-        answer = link.tool("agent_restart", arguments, wait_s=READY_WAIT_S)
+        with interrupt.says(
+            f"the restart of {agent_id} goes on",
+            "see it: orchestrator status",
+            f"end the agent: orchestrator agent delete {agent_id}",
+        ):
+            answer = link.tool("agent_restart", arguments, wait_s=READY_WAIT_S)
     trust.note(answer.get("untrusted"))
     if as_json:
         output.print_json(answer)
@@ -200,7 +213,12 @@ def delete(
         arguments: dict[str, Any] = {"agent_id": agent_id}
         if force:
             arguments |= {"force": True, "confirm": agent_id}
-        answer = link.tool("agent_delete", arguments, wait_s=DELETE_WAIT_S)
+        with interrupt.says(
+            f"{agent_id} goes on ending",
+            "see it: orchestrator status",
+            f"kill it now: orchestrator agent delete {agent_id} --force",
+        ):
+            answer = link.tool("agent_delete", arguments, wait_s=DELETE_WAIT_S)
     if as_json:
         output.print_json(answer)
         return

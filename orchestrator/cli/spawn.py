@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from orchestrator.base.errors import CODES, BadRequest
 from orchestrator.base.toolsets import SMARTSPAWN
-from orchestrator.cli import options, output, reports, spawn_progress, spawn_text, trust
+from orchestrator.cli import interrupt, options, output, reports, spawn_progress, spawn_text, trust
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 from orchestrator.spawn.modes.mode_names import MODES
@@ -154,8 +155,9 @@ def result(
     with _spawn_client() as link:
         arguments: dict[str, Any] = {"run_id": _resolved(link, run)} | ({"include_raw": True} if raw else {})
         answer = link.tool("smartspawn_run_result", arguments)
-        while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
-            answer = link.tool("smartspawn_run_result", arguments | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
+        with _continues(str(arguments["run_id"])):
+            while wait and answer["status"] not in spawn_progress.ENDED and not answer.get("foreign"):
+                answer = link.tool("smartspawn_run_result", arguments | {"wait_ms": WAIT_MS}, wait_s=WAIT_MS / 1000)
         spawn_text.print_result(link, answer, as_json=as_json)
 
 
@@ -331,11 +333,13 @@ def _resolved(link: DaemonClient, prefix: str) -> str:
 
 
 def _follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
-    try:
+    with _continues(run_id):
         return spawn_progress.follow(link, run_id)
-    except KeyboardInterrupt:
-        output.warn(
-            f"the run continues\n  follow it: orchestrator spawn status {run_id} --follow\n"
-            f"  end it: orchestrator spawn cancel {run_id}"
-        )
-        raise
+
+
+def _continues(run_id: str) -> AbstractContextManager[None]:
+    return interrupt.says(
+        "the run continues",
+        f"follow it: orchestrator spawn status {run_id} --follow",
+        f"end it: orchestrator spawn cancel {run_id}",
+    )

@@ -169,7 +169,7 @@ def _followed(link: DaemonClient, answer: dict[str, Any]) -> dict[str, Any]:
     except KeyboardInterrupt:
         link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
         line.end()
-        output.warn("canceled")
+        output.warn(f"canceled: the members of squad {squad_id} are ended")
         raise
     line.end()
     return answer

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES, TERMINAL
-from orchestrator.cli import options, output, task_payload
+from orchestrator.cli import interrupt, options, output, task_payload
 from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.event_text import EventText
@@ -72,7 +72,8 @@ def add(
 ) -> None:
     """Queue a task for an agent.
 
-    Words become the payload that the agent's engine takes: {"task": WORDS}, or {"command": WORDS} for shell.
+    Words become the payload that the agent's engine takes: {"task": WORDS}, or {"command": WORDS} for shell. With
+    --wait, Ctrl-C leaves the task running and says how to cancel it.
     """
     options.refuse_agents()
     source = task_payload.given(words, file=file, command=command, payload=payload)
@@ -88,11 +89,13 @@ def add(
         choice = chosen(known, agent, must_live=True)
         agent_id, engine = choice.agent_id, str(choice.row["engine"])
         since = int(known.agent(agent_id)["last_event_seq"]) if wait else 0
+        unknown = "the daemon has not answered yet: the task may be queued or not"
         with contextlib.ExitStack() as stack:
             if source.kind == "editor":
                 source = stack.enter_context(task_payload.edited(agent_id, engine))
             task["payload"] = task_payload.payload_for(source, agent_id, engine)
-            answer = {"agent_id": agent_id, **_enqueue(link, agent_id, engine, task, files)}
+            with interrupt.says(unknown, f"see: orchestrator task list {agent_id}"):
+                answer = {"agent_id": agent_id, **_enqueue(link, agent_id, engine, task, files)}
         if not as_json:
             again = ", already queued before" if answer.get("duplicate") else ""
             output.say(
@@ -104,7 +107,13 @@ def add(
             return
         text = EventText(place.root, agent_id)
         since = 0 if answer.get("duplicate") else since
-        end = _follow(known, agent_id, str(answer["task_id"]), since, None if as_json else text)
+        queued = str(answer["task_id"])
+        with interrupt.says(
+            f"task {queued} goes on",
+            f"cancel it: orchestrator task cancel {agent_id} {queued}",
+            f"follow it: orchestrator events {agent_id} --follow",
+        ):
+            end = _follow(known, agent_id, queued, since, None if as_json else text)
     if as_json:
         output.print_json({**answer, "terminal": text.whole(end)})
     raise typer.Exit(0 if end["type"] == "result" else 1)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.base.errors import BadRequest, OrchestratorError, untrusted_note
-from orchestrator.cli import daemon, options, output, trust
+from orchestrator.cli import daemon, interrupt, options, output, trust
 from orchestrator.cli.agent_choice import shown_names
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
 from orchestrator.cli.daemon_client import DaemonClient, project_here
@@ -80,11 +80,17 @@ def up(
         if dry_run:
             rows = [_intended(step) for step in steps]
         else:
-            errors, report["attach"], untrusted = _carry_out(link, steps, arguments, wait=not no_wait)
-            report |= {"untrusted": untrusted} if untrusted else {}
-            # What was made has been waited for.
-            old = {step.name for step in steps if step.do in ("keep", "restart") and not no_wait}
-            metas = _living(link, wait_for=old)
+            with interrupt.says(
+                "the daemon goes on with the steps that it has begun",
+                "see the team: orchestrator status",
+                "take the other steps: orchestrator up",
+                "end the team: orchestrator down",
+            ):
+                errors, report["attach"], untrusted = _carry_out(link, steps, arguments, wait=not no_wait)
+                report |= {"untrusted": untrusted} if untrusted else {}
+                # What was made has been waited for.
+                old = {step.name for step in steps if step.do in ("keep", "restart") and not no_wait}
+                metas = _living(link, wait_for=old)
             after = team_plan.plan(described, metas, place.root)
             seen = {str(meta["agent_id"]): meta for meta in metas}
             rows = [
@@ -316,7 +322,7 @@ def _end_team(
             for row in living
         ]
         rows: list[dict[str, Any]] = []
-        for at, answer in link.tools("agent_delete", calls, wait_s=DELETE_WAIT_S):
+        for at, answer in _ending(link, calls):
             row = {"agent_id": calls[at]["agent_id"], "status": living[at]["status"], "canceled_tasks": []}
             if isinstance(answer, OrchestratorError):
                 row["error"] = answer.as_dict()
@@ -329,6 +335,14 @@ def _end_team(
             if not as_json:
                 output.say(f"{row['agent_id']}: {shown}")
         return rows, [row["agent_id"] for row in _of(_every(link), run)]
+
+
+def _ending(
+    link: DaemonClient, calls: list[dict[str, Any]]
+) -> Iterator[tuple[int, dict[str, Any] | OrchestratorError]]:
+    """Ask all of them to end; each answer as it comes."""
+    with interrupt.says("the agents go on ending", "see them: orchestrator status"):
+        yield from link.tools("agent_delete", calls, wait_s=DELETE_WAIT_S)
 
 
 def _of(rows: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ def status(agent: Agent, seen: Presence) -> tuple[str, str]:
         soon = seen.relaunch_s is not None and seen.relaunch_s > 0
         again = f"; restarts in {seen.relaunch_s:.0f} s" if soon else ""
         if supervision.rests(agent):
-            again = "; it gets a new pane with its next task"
+            return "exited", "its pane was closed; its next task gets a new one"
         return "exited", str((agent.exited or {}).get("reason", "")) + again
     if seen.process == "gone":
         return "exited", "its process is gone"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
 from types import FrameType
+
+from orchestrator.worker.pane_output import PaneOutput
 
 SAME_PRESS_S = 1.0
 """Presses closer together than this belong to one task: a key that is held down must not reach the next task."""
@@ -40,11 +41,11 @@ class Presses:
 
 
 class PaneKeys:
-    """Gives each press to the task in hand. ``say`` writes a line into the pane."""
+    """Gives each press to the task in hand, and says in the pane what it does."""
 
-    def __init__(self, agent_id: str, say: Callable[[str], None]) -> None:
+    def __init__(self, agent_id: str, pane: PaneOutput) -> None:
         """From now on the signals have no effect until `listen`; the command does not inherit this."""
-        self._agent_id, self._say = agent_id, say
+        self._agent_id, self._pane = agent_id, pane
         self._task: Presses | None = None
         self._last: tuple[float, str] | None = None  # when a press came, and for which task
         for number in SIGNALS:
@@ -69,6 +70,7 @@ class PaneKeys:
         self._task = None
 
     def _pressed(self, number: int) -> None:
+        self._pane.typed()
         task, now = self._task, time.monotonic()
         task_id = "" if task is None else task.task_id
         before, self._last = self._last, (now, task_id)
@@ -76,12 +78,16 @@ class PaneKeys:
         if again and before is not None and before[1] != task_id:
             self._last = (now, before[1])
             if task is not None:
-                self._say(f"this key was for {before[1] or 'no task'}; to cancel {task_id}, press it again later")
+                self._pane.say(
+                    f"this key was for {before[1] or 'no task'}; to cancel {task_id}, press it again later"
+                )
         elif number == signal.SIGTSTP:
             if not again:
-                self._say("Ctrl-Z has no effect here; Ctrl-C cancels the task")
+                self._pane.say("Ctrl-Z has no effect here; Ctrl-C cancels the task")
         elif task is not None:
-            self._say(f"canceling {task_id}" + ("" if task.any else "; Ctrl-C again sends the next signal at once"))
+            self._pane.say(
+                f"canceling {task_id}" + ("" if task.any else "; Ctrl-C again sends the next signal at once")
+            )
             task.add(hard=number == signal.SIGQUIT)
         elif not again:
-            self._say(f"idle: nothing to cancel; to end this agent: orchestrator agent delete {self._agent_id}")
+            self._pane.say(f"idle: nothing to cancel; to end this agent: orchestrator agent delete {self._agent_id}")

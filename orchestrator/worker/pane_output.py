@@ -46,6 +46,10 @@ class PaneOutput:
             begin, end = (b"" if self._fresh else b"\n"), ""
         self.put(begin + f"{line}\n{end}".encode("utf-8", "replace"))
 
+    def typed(self) -> None:
+        """Note that the terminal has echoed a key: our next text begins on a line of its own."""
+        self._fresh = self._fresh and not self._terminal
+
     def now(self, title: str, last_line: str = "") -> None:
         """Show what the worker does: as the pane's title, and in a short last line that the next output replaces.
 

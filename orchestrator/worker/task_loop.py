@@ -270,7 +270,7 @@ def main(server: Sequence[str] | None = None) -> int:
     identity = WorkerIdentity(agent_id, Path(project).resolve(), Path.cwd())
     relay = [sys.executable, "-P", "-m", "orchestrator", "mcp", "--agent", "--project", project]
     pane = PaneOutput()
-    keys = PaneKeys(agent_id, pane.say)
+    keys = PaneKeys(agent_id, pane)
     pane.say(f"orchestrator: agent {agent_id}")
     pane.now(f"{agent_id}: starting", "starting")
     engine = identity.project / ".agents" / "agents" / agent_id / "engine"

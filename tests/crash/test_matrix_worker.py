@@ -60,8 +60,17 @@ def test_a_worker_killed_at_any_step_of_a_task_ends_it_once_and_never_reruns_wha
         assert (step, end["type"], end["attempt"]) == (step, "result", attempt)
         assert runs(stage, task) in times, step
         stage.check(broadcast=False)
+    task = stage.new("t")
+    stage.arm("worker:interrupted")  # a human's Ctrl-C that is not reported yet is lost with the worker
+    enqueue(stage, master, agent, task, more="[ -e again ] && exit; touch again; sleep 300")
+    until(lambda: runs(stage, task) == 1 and (stage.root / "again").exists())
+    stage.tmux("send-keys", "-t", master.do("agent_get", agent_id=agent)["meta"]["tmux_pane_id"], "C-c")
+    stage.spent("worker:interrupted")
+    end = stage.ended(task)
+    assert (end["type"], end["attempt"], runs(stage, task)) == ("result", 2, 2)
+    stage.check(broadcast=False)
     stage.arm("worker:stop")
-    until(lambda: [r["epoch"] for r in stage.found().outbox[agent] if r["type"] == "ready"] == [1, 2, 3, 4, 5, 6])
+    until(lambda: [r["epoch"] for r in stage.found().outbox[agent] if r["type"] == "ready"] == [1, 2, 3, 4, 5, 6, 7])
     assert master.do("agent_delete", agent_id=agent)["canceled_tasks"] == []
     stage.spent("worker:stop")
     master.close()

@@ -230,7 +230,7 @@ def test_an_agent_whose_pane_was_closed_while_it_had_no_task_gets_the_next_one_w
     closes(desk)
     assert (desk.agent.life, last(desk)["type"], supervision.rests(desk.agent)) == ("exited", "exited", True)
     shown = derived.status(desk.agent, derived.Presence(process="gone"))
-    assert shown == ("exited", "its pane was closed; it gets a new pane with its next task")
+    assert shown == ("exited", "its pane was closed; its next task gets a new one")
     desk.enqueue("t1")
     assert not supervision.rests(desk.agent)
     desk.after_exit()
