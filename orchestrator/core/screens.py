@@ -18,6 +18,8 @@ FindingKind = Literal[
 """Why an agent does not go on; one word per thing that somebody must do."""
 
 SCREEN_KINDS: frozenset[str] = frozenset(get_args(FindingKind))
+QUESTIONS = frozenset({"permission", "dialog"})
+"""Kinds of a question for a human; the hook and the screen of a CLI may name the same question differently."""
 COUNTING = frozenset({"rate_limit", "api_error"})
 """Kinds whose words count down or up by themselves: said once, not at every tick."""
 

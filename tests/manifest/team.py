@@ -639,11 +639,15 @@ PROMISES: dict[str, Promise] = {
         ),
     ),
     "ENGINES4": Promise(
-        "A silent agent is blocked with its reason, shown everywhere, and never typed into.",
+        "A silent agent is blocked with its reason, shown everywhere, secrets masked, and never typed into.",
         (
             f"{ENGINES}a_recorded_screen_is_explained",
             f"{BLOCKED}a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call",
             f"{SCREENS}a_limit_keeps_its_end_everywhere",
+            f"{PARKED}a_question_names_the_tool_and_its_input_and_a_vaguer_notice_does_not_replace_it",
+            f"{PARKED}a_second_question_is_a_second_record_even_if_it_has_the_same_words",
+            f"{SCREENS}what_the_clis_own_log_shows_counts_while_the_screen_explains_nothing",
+            "unit/base/test_secret_masks.py::test_a_secret_is_masked",
         ),
     ),
     "ENGINES5": Promise(

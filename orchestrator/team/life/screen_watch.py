@@ -22,7 +22,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core import blocked, supervision
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import SCREEN_KINDS, Screen, ScreenFinding, explain, seconds_left
+from orchestrator.core.screens import QUESTIONS, SCREEN_KINDS, Screen, ScreenFinding, explain, seconds_left
 from orchestrator.engines.definition import Engine
 from orchestrator.team.life import cli_logs
 from orchestrator.team.life.readiness import cause_of
@@ -211,9 +211,9 @@ class ScreenWatch:
         # The CLI's own hook is believed until the screen shows the same; then the screen shows when it is over.
         if hook_finding is not None:
             life.reported = hook_finding
-            if hook_finding.kind == kind:
+            if _same(hook_finding.kind, kind):
                 entry.finding = None
-        elif life.reported is not None and life.reported.kind != kind:
+        elif life.reported is not None and not _same(life.reported.kind, kind):
             life.reported = None
         drafts = blocked.explained(entry.state, life.reported or now, at=self._at())
         if drafts:
@@ -285,3 +285,8 @@ class ScreenWatch:
         finally:
             life.judged = False  # a failed write is tried again
             self._tend(entry)
+
+
+def _same(reported: str, shown: str) -> bool:
+    """Whether a hook and the screen name the same thing."""
+    return reported == shown or {reported, shown} <= QUESTIONS

@@ -21,7 +21,7 @@ from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import FindingKind, ScreenFinding
+from orchestrator.core.screens import QUESTIONS, FindingKind, ScreenFinding
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.permission_questions import asked
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -36,8 +36,6 @@ LISTED_S = 20.0
 AFTER_LISTED_S = 1.0
 """Seconds that a CLI needs after our answer to load the tools; on a busy machine 0.2 s were too few."""
 """A plugin blocks nothing: its park has no time limit."""
-ASKS = frozenset({"permission", "dialog"})
-"""The kinds of block for a question that a human must answer."""
 
 STILL_HOLDS = (
     "You are agent {agent_id} and still hold task {task_id}. As the user I ask you: finish it now and report its end "
@@ -169,7 +167,7 @@ class Parking:
             entry.turn = "human"
         elif kind == "permission":
             if not channel.keeps:  # a CLI with hooks asks one question at a time: this one is new
-                answered = blocked.unblock(entry.state, ASKS, at=self._at(), reason="it was answered")
+                answered = blocked.unblock(entry.state, QUESTIONS, at=self._at(), reason="it was answered")
                 self._note(entry, answered)
             entry.finding = asked(hook_event.data) or ScreenFinding("permission", "asks for a permission")
         elif kind == "notice":
@@ -181,8 +179,8 @@ class Parking:
                 entry.finding = ScreenFinding(known, message, hook_event.text("until") or None)
             elif "permission" in f"{hook_event.text('notification_type')} {message}".lower():
                 exact = asked(hook_event.data)
-                known_question = entry.finding is not None and entry.finding.kind in ASKS
-                if exact is not None or not (known_question or ASKS & entry.state.blocks.keys()):
+                known_question = entry.finding is not None and entry.finding.kind in QUESTIONS
+                if exact is not None or not (known_question or QUESTIONS & entry.state.blocks.keys()):
                     entry.finding = exact or ScreenFinding("permission", message or "asks for a permission")
         elif kind == "end":
             self._let_go(entry, life, "ended", "its session has ended")

@@ -360,6 +360,17 @@ def test_only_a_regular_file_is_a_log(tmp_path):
     assert cli_logs.end_of(log).endswith("\ufffd end") and len(cli_logs.end_of(log)) == cli_logs.END_BYTES
 
 
+async def test_a_question_that_the_screen_names_less_exactly_is_lifted_by_the_screen(scene):
+    entry = await scene.agent(screen=ASKS)
+    entry.finding = ScreenFinding("dialog", "asks a question: Which one?")
+    await scene.looks(6)
+    assert scene.told() == [("blocked", "dialog", "asks a question: Which one?")]
+    assert entry.finding is None
+    scene.panes.screens["a1"] = BUSY
+    await scene.looks(2)
+    assert scene.told()[1:] == [("unblocked", "dialog", "no longer on the screen")]
+
+
 async def test_of_a_parked_agent_only_a_human_and_a_stale_hook_are_looked_for(scene, monkeypatch):
     row_ = dataclasses.replace(table.ENGINES["shell"], human_queued=r"Queued \(", title_idle=r"^◇")
     monkeypatch.setitem(table.ENGINES, "shell", row_)
