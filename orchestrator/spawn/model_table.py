@@ -73,11 +73,11 @@ z-ai/glm-4.6                      0.60  2.20  200000  79  coding reasoning gener
 """
 
 
-_MODEL = re.compile(r"[!-~]{1,200}")
+_MODEL = re.compile(r"(?!.*://|(?:.*/)?\.\.(?:/|$))[!-~]{1,200}")
 
 
 def is_model(model_id: str) -> bool:
-    """Whether a text can be a model's id: ``provider/name``, ``llama3.2:3b``, a path; never ``engine:…`` or such."""
+    """Whether a text can be a model's id: ``provider/name``, ``llama3.2:3b``, a path; no URL, no ``..``."""
     return _MODEL.fullmatch(model_id) is not None and caller_kind(model_id) == "model"
 
 

@@ -54,7 +54,8 @@ def check_named_models(request: RunRequest, settings: RunSettings) -> None:
     named += [("models:", name) for name in request.models]
     for what, name in named:
         if name and not _is_model(name, settings):
-            raise BadRequest("bad_argument", f"{what} {name[:80]!r} is no model's id (provider/name)")
+            form = "provider/name" if _is_openrouter(settings) else "as the server lists it"
+            raise BadRequest("bad_argument", f"{what} {name[:80]!r} is no model's id ({form})")
         if name and name not in _lists(settings):
             raise BadRequest("model_not_allowed", f"{what} {name[:80]!r} may not be asked")
 
@@ -288,7 +289,11 @@ def _short_notes(notes: Sequence[str]) -> tuple[str, ...]:
 def _is_model(name: str, settings: RunSettings) -> bool:
     """Whether the text can be the id of a model of the run's server: those of OpenRouter have a provider."""
     name = normalised(name)
-    return is_model(name) and ("/" in name or settings.base_url != RunSettings().base_url)
+    return is_model(name) and ("/" in name or not _is_openrouter(settings))
+
+
+def _is_openrouter(settings: RunSettings) -> bool:
+    return settings.base_url == RunSettings().base_url
 
 
 def _lists(settings: RunSettings) -> ModelFilter:

@@ -836,12 +836,18 @@ PROMISES: dict[str, Promise] = {
             AGENTS_BAD,
             f"{BAD}arguments_that_are_no_object_are_an_error_of_the_protocol",
             f"{BAD}every_tool_drops_the_argument_that_gemini_adds_to_all_calls",
+            f"{BAD}after_all_of_it_the_team_works_on",
+            f"{BAD}a_misspelt_argument_is_named_with_the_one_that_may_be_meant",
+            f"{BAD}too_large_a_payload_is_told_its_size_the_limit_and_the_place_for_it",
+            f"{BAD}the_limit_of_a_payload_is_in_the_schemas_before_anybody_exceeds_it",
+        ),
+    ),
+    "INPUT2": Promise(
+        "Models are forgiven: an integer is an id, and an agent's unknown argument is named, but never ends its task.",
+        (
+            AGENTS_BAD,
             f"{BAD}an_integer_is_the_id_of_its_digits_everywhere",
             f"{BAD}what_an_agents_tool_does_not_know_is_named_and_the_rest_is_carried_out",
-            f"{BAD}a_misspelt_argument_is_named_with_the_one_that_may_be_meant",
-            f"{BAD}the_limit_of_a_payload_is_in_the_schemas_before_anybody_exceeds_it",
-            f"{BAD}too_large_a_payload_is_told_its_size_the_limit_and_the_place_for_it",
-            f"{BAD}after_all_of_it_the_team_works_on",
         ),
     ),
     "IDENTITY1": Promise(

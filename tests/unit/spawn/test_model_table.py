@@ -39,7 +39,10 @@ def test_an_id_is_the_one_the_server_knows(given, wanted):
     assert model_table.normalised(given) == wanted
 
 
-@pytest.mark.parametrize("name", ["engine:claude", "agent:a/b", "", "a/b c", "a\tb", "\u00e4", "a/" + "b" * 200])
+@pytest.mark.parametrize(
+    "name",
+    ["engine:claude", "agent:a/b", "", "../../x", "a/..", "http://a/x", "a/b c", "a\tb", "\u00e4", "a/" + "b" * 200],
+)
 def test_what_cannot_be_a_models_id_is_none(name):
     assert not model_table.is_model(name)
     assert name not in refreshed(listed("a/b"), listed(name)).models
