@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.engines.start_failures import WHY
+from orchestrator.engines.table import ENGINES
 from tests.e2e.world import START_S, Terminal
 from tests.support.stage import TERMINAL, alive, until
 
@@ -145,13 +146,21 @@ class Agent:
         self.comes(lambda: self.status()["status"] == "parked")
 
     def delete(self):
-        """End it; none of its processes outlives it, and nothing that they wrote for the moment."""
+        """End it; none of its processes outlives it, nor what they wrote for the moment; its work can still be read."""
         pids = [self.terminal.pid(), *children(self.terminal.pid())]
         (place,) = (self.world.stage.run_dir() / "tmp").iterdir()
         assert f"\0TMPDIR={place}\0".encode() in b"\0" + Path(f"/proc/{pids[0]}/environ").read_bytes()
+        files = self.files()
+        written = Path(files["transcript"]).read_text() if ENGINES[self.kind].transcript is not None else "emit_event"
+        assert "emit_event" in written, files
         assert self.boss.tool("agent_delete", {"agent_id": self.agent_id})["status"] == "deleted"
         until(lambda: not any(map(alive, pids)), START_S)
         until(lambda: not list(place.parent.iterdir()), START_S)
+        assert Path(self.files()["screen"]).read_text().strip(), "its screen was kept before its CLI cleared it"
+
+    def files(self):
+        """The files in which a person reads its work: its transcript, its newest kept screen."""
+        return json.loads(self.world.stage.cli("status", self.agent_id, "--json").stdout)["files"]
 
 
 def are_stopped(world, causes):
