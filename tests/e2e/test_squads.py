@@ -81,4 +81,5 @@ def test_two_members_at_once_without_chats_and_with_chats_that_go_on(
     assert {name for name in names for one in heard if f"The word is {name}." in one[0]} == set(names)
     assert all(one[0].startswith("# Role\n") and one[1].startswith("# Task\n\nAgain.") for one in heard)
     squads.gone(world.stage)
+    until(lambda: not list((world.stage.run_dir() / "tmp").iterdir()))
     assert world.snapshot(kind) == before
