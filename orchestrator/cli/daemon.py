@@ -98,8 +98,12 @@ def restart(settings: Settings = [], as_json: Json = False) -> None:  # noqa: B0
     options.refuse_agents()
     place = project_here()
     _apply(place, settings)
-    stop_by_hand(place)
-    _show_start(_start(place), as_json=as_json)
+    try:
+        stop_by_hand(place, restarting=True)
+        daemon_status = _start(place)
+    finally:
+        marker(place, project_location.RESTARTING).unlink(missing_ok=True)
+    _show_start(daemon_status, as_json=as_json)
 
 
 @options.command(app, "status", "orchestrator daemon status --json | jq .pid")
@@ -162,8 +166,16 @@ def _show_start(daemon_status: dict[str, Any], *, as_json: bool) -> None:
         output.say(f"the daemon runs: pid {daemon_status.get('pid')}, project {daemon_status.get('project')}")
 
 
-def stop_by_hand(place: Project) -> int | None:
-    """Stop the daemon and leave the stop marker; return the daemon's pid, or None if none ran."""
+def stop_by_hand(place: Project, *, restarting: bool = False) -> int | None:
+    """Stop the daemon and leave the stop marker; return the daemon's pid, or None if none ran.
+
+    ``restarting``: the caller starts it again, so that calls wait for it.
+    """
+    coming = marker(place, project_location.RESTARTING)
+    if restarting:
+        _leave(coming)
+    else:
+        coming.unlink(missing_ok=True)  # of a restart that was killed
     lock = marker(place, project_location.LOCK)
     # The marker first: without it a relay would start another daemon as soon as this one has ended.
     project_location.write_stopped(lock.parent)
@@ -189,6 +201,10 @@ def stop_by_hand(place: Project) -> int | None:
         f"the daemon of {place.root} does not end; it still holds {lock}",
         f"end the process that has {lock} open (pid {', '.join(map(str, holders)) or 'unknown'})",
     )
+
+
+def _leave(mark: Path) -> None:
+    os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _held(lock: Path) -> bool:

@@ -226,7 +226,7 @@ class DaemonClient:
             self._sock = daemon_connection.connect(self.place)
             if self._sock is not None:
                 return
-            if project_location.is_stopped(marker(self.place, project_location.STOPPED).parent):
+            if daemon_connection.stopped_by_hand(project_location.run_dir(self.place.root)):
                 raise NotReady("daemon_stopped", f"the daemon of {self.place.root} was stopped by the user")
             if self._start:
                 if self.place.kind == "none":

@@ -30,6 +30,7 @@ from orchestrator.edge.project_location import (
     MEMBER_ENV,
     PER_CONNECTION,
     PROTO,
+    RESTARTING,
     SOCKET,
     STARTS,
     VERSION,
@@ -154,6 +155,11 @@ def _count_start(directory: Path) -> None:
 def failure(kind: str, code: str, message: str, next_step: str) -> dict[str, Any]:
     """The wire form of an error of ``orchestrator.base.errors``, whose table knows kind and code."""
     return {"kind": kind, "code": code, "message": message, "next_step": next_step}
+
+
+def stopped_by_hand(directory: Path) -> bool:
+    """Whether no daemon comes before the user starts it; False while `daemon restart` is at work."""
+    return is_stopped(directory) and not (directory / RESTARTING).exists()
 
 
 def held_by(directory: Path) -> dict[str, Any] | None:

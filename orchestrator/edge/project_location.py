@@ -33,6 +33,7 @@ LOCK = "lock"  # held by the daemon for life: free means there is no daemon
 SOCKET = "socket"
 LOG = "log"
 STOPPED = "stopped"  # stopped by hand: relays hold, until `daemon start` or the next boot, whose id is in it
+RESTARTING = "restarting"  # beside STOPPED: `daemon restart` is at work, and the next daemon comes by itself
 FAILED = "failed"  # JSON of the error that made the last start fail
 SHOWN = "shown.json"  # where squad members are shown: windows that must be put back one day
 CLEAN = "clean"  # the token of the last daemon that closed its logs properly

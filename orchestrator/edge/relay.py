@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.toolsets import DEFAULT_TOOLSETS, TOOLSETS
-from orchestrator.edge.daemon_connection import connect, failure, handshake_line, held_by, try_start
+from orchestrator.edge.daemon_connection import connect, failure, handshake_line, held_by, stopped_by_hand, try_start
 from orchestrator.edge.project_location import (
     LOG,
     RUN_DIR_STEP,
@@ -43,6 +43,8 @@ Example: claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad
 CALL_LIMITS = range(1, 86_401)
 ERR_AFTER = 20.0  # after an earlier error a model would call again at once, a loop that costs tokens
 COMING_AFTER = 45.0  # for a daemon that has not answered the handshake yet; the shortest client limit is 60 s
+FREE_REFUSALS = 5  # calls refused at once, while the user has stopped the daemon; the next ones wait ERR_AFTER
+REFUSALS_S = 60.0  # after this long without a refusal they are counted anew
 INIT_AFTER = 25.0  # a failed handshake costs the client its tools for the session; the shortest client limit is 30 s
 HELLO_S = 15.0
 CALL_MARGIN_S = 15.0  # time for an error to reach a client with a limit on a busy machine
@@ -60,6 +62,8 @@ SILENT = "no hello"
 # `bad_argument`: it is also the answer to a late handshake.
 FINAL = frozenset({"proto_mismatch"})
 _HANDSHAKE = ("initialize", "server/discover")
+_ASKED = ("tools/call", "resources/read", "prompts/get")  # what a model or a person waits for
+_CHECK = "; then check if this call took effect before you repeat it"
 
 
 class Relay:
@@ -87,6 +91,9 @@ class Relay:
         self.coming = False  # a daemon accepts connections but does not answer yet: it loads, or the machine is busy
         self.reason: dict[str, Any] | None = None
         self.final = False  # the running daemon has refused us for good
+        self.stopped = False  # the user has stopped the daemon
+        self.refusals = 0  # calls refused since a daemon ran, with less than REFUSALS_S in between
+        self.refused_at = now
         self.to_client = bytearray()
         self.to_daemon = bytearray()
         self.client_lines = WireLines(MAX_LINE)
@@ -139,6 +146,8 @@ class Relay:
     def _due(self, request: Pending) -> float:
         """When a request has waited long enough for a daemon."""
         limit = ERR_AFTER
+        if self._refused_at_once(request):
+            return request.arrived
         if request.method in _HANDSHAKE:
             limit = INIT_AFTER
         elif self.coming and self.reason is None:
@@ -147,16 +156,28 @@ class Relay:
                 limit = max(ERR_AFTER, min(limit, self.call_limit_s - CALL_MARGIN_S))
         return max(request.arrived, self.down_since) + limit
 
+    def _refused_at_once(self, request: Pending) -> bool:
+        """Whether waiting is useless: the user has stopped the daemon, and no daemon can have seen the call.
+
+        Not for an agent, whose loop would call again at once: each of its turns is a model request. A master that
+        calls again and again is slowed down in the same way.
+        """
+        free = self.refusals < FREE_REFUSALS and "agent" not in self.toolsets
+        return self.stopped and free and request.deaths == 0 and request.method in _ASKED
+
     def _give_up(self, now: float) -> None:
         """Fail the requests that have waited too long for a daemon; keep trying to reach one."""
         if self.up:
             return
         for request in [request for request in self.pending.values() if now >= self._due(request)]:
-            self._fail(request, self._down_error())
+            self.refusals = 1 if now >= self.refused_at + REFUSALS_S else self.refusals + 1
+            self.refused_at = now
+            self._fail(request, self._down_error(request))
 
-    def _down_error(self) -> dict[str, Any]:
+    def _down_error(self, request: Pending) -> dict[str, Any]:
         if self.reason is not None:
-            return self.reason
+            step = self.reason["next_step"]
+            return {**self.reason, "next_step": step + _CHECK} if request.deaths else self.reason
         try:
             place = f"; its log is {run_dir(self.project.root) / LOG}"
         except RunDirUnsafe:
@@ -190,6 +211,7 @@ class Relay:
     def _reach(self, now: float) -> None:
         """Connect, or start a daemon and connect."""
         self.retry_at = now + (0.01 if now < self.down_since + 2 else 0.25)
+        self.stopped = False
         if self.final:  # the daemon that refused us may have ended since
             self.final, self.reason = False, None
         try:
@@ -201,6 +223,7 @@ class Relay:
                     sock = connect(self.project)
                 else:
                     self.reason = held_by(directory) or self.reason
+                    self.stopped = stopped_by_hand(directory)
         except RunDirUnsafe as error:
             self.reason = failure("Environment", "run_dir_unsafe", str(error), RUN_DIR_STEP)
             self.retry_at = now + 1
@@ -314,6 +337,7 @@ class Relay:
             good = False
         if good:
             self.up, self.since, self.reason, self.fails = True, time.monotonic(), None, 0
+            self.refusals = 0
             return True
         if isinstance(error, dict) and {"code", "message", "next_step"} <= error.keys():
             self.reason = error
@@ -411,7 +435,7 @@ class Relay:
         else:
             self.pending[repr(key)] = Pending(key, method, message.get("params"), line)
             self._forward(line)
-            if self.final and self.sock is None:
+            if (self.final or self.stopped) and self.sock is None:
                 self.retry_at = time.monotonic()
 
     def _refuse(self, refused: RefusedLine) -> None:

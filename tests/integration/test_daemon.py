@@ -107,11 +107,12 @@ def test_start_stop_status_and_restart_do_what_they_say(stage):
     assert "result" in wire.ask("tools/list", {})
     assert stage.cli("daemon", "stop").returncode == 0
     assert daemons(stage) == []
-    held = wire.start("agent_list", {})
+    assert wire.tool("agent_list", {})["error"]["code"] == "daemon_stopped"
     assert stage.cli("daemon", "status").returncode == 4
     assert daemons(stage) == []
     assert stage.cli("daemon", "start").returncode == 0
-    assert wire.outcome(wire.answer(held)) == {"agents": []}
+    assert wire.tool("agent_list", {}) == {"agents": []}
+    assert not list(stage.run_dir().glob("restarting"))
 
 
 def test_a_graceful_end_of_the_daemon_is_invisible_to_a_waiting_client(stage):

@@ -177,6 +177,7 @@ def test_a_request_canceled_while_no_daemon_runs_is_never_sent(bench):
     one = bench.client()
     one.call(1, "hold")
     until(lambda: bench.lines("tools/call"))
+    (bench.run / "restarting").touch()
     (bench.run / "stopped").touch()
     bench.kill()
     one.send(method="notifications/cancelled", params={"requestId": 1})

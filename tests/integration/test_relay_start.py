@@ -193,6 +193,78 @@ def test_relays_hold_while_the_daemon_is_stopped_by_hand(bench):
     assert "result" in two.answer(1)
 
 
+def stopped(answer):
+    return known(answer["result"]["structuredContent"]["error"])["code"] == "daemon_stopped"
+
+
+def test_a_call_is_refused_at_once_while_the_daemon_is_stopped_by_hand(bench):
+    one = bench.client(ERR_AFTER=3600, INIT_AFTER=3600)
+    one.handshake()
+    (bench.run / "stopped").touch()
+    bench.kill()
+    one.call(1, "effect")
+    assert stopped(one.answer(1))
+    # A model that calls again and again is slowed down: each refusal costs it a request.
+    for key in range(2, relay.FREE_REFUSALS + 1):
+        one.call(key, "effect")
+        assert stopped(one.answer(key))
+    one.call("slow", "effect", n=1)
+    until(lambda: one.unread() == 0)
+    (bench.run / "stopped").unlink()
+    assert one.answer("slow")["result"] == {"n": 1}
+    (bench.run / "stopped").touch()
+    bench.kill()
+    one.call("again", "effect")
+    assert stopped(one.answer("again"))
+
+
+def test_a_call_that_a_daemon_may_have_carried_out_waits_for_the_next_one(bench):
+    one = bench.client(ERR_AFTER=3600)
+    one.call(1, "hold")
+    until(lambda: bench.lines("tools/call"))
+    (bench.run / "stopped").touch()
+    bench.kill()
+    one.call(2, "effect")
+    assert stopped(one.answer(2))
+    (bench.run / "stopped").unlink()
+    until(lambda: [line["id"] for line in bench.lines("tools/call")] == [1, 1])
+    assert 1 not in [message.get("id") for message in one.rest()]
+
+
+def test_its_refusal_says_that_it_may_have_taken_effect(bench):
+    one = bench.client(ERR_AFTER=0.3)
+    one.call(1, "hold")
+    until(lambda: bench.lines("tools/call"))
+    (bench.run / "stopped").touch()
+    bench.kill()
+    refused = one.answer(1)
+    assert stopped(refused)
+    assert "took effect" in refused["result"]["structuredContent"]["error"]["next_step"]
+    one.call(2, "effect")
+    assert "took effect" not in one.answer(2)["result"]["structuredContent"]["error"]["next_step"]
+
+
+def test_calls_wait_while_the_daemon_is_only_restarted(bench):
+    (bench.run / "restarting").touch()
+    (bench.run / "stopped").touch()
+    one = bench.client(ERR_AFTER=3600)
+    one.call(1, "effect", n=1)
+    until(lambda: one.unread() == 0)
+    (bench.run / "stopped").unlink()
+    (bench.run / "restarting").unlink()
+    assert one.answer(1)["result"] == {"n": 1}
+
+
+def test_an_agents_calls_wait_while_the_daemon_is_stopped(bench):
+    """Its loop would go on at once, and each turn of it is a model request."""
+    (bench.run / "stopped").touch()
+    one = bench.client("--agent", ERR_AFTER=3600)
+    one.call(1, "effect", n=1)
+    until(lambda: one.unread() == 0)
+    (bench.run / "stopped").unlink()
+    assert one.answer(1)["result"] == {"n": 1}
+
+
 def test_a_request_waits_for_a_daemon_as_long_as_its_kind_may(bench):
     (bench.run / "stopped").touch()
     one = bench.client(ERR_AFTER=0.2, INIT_AFTER=3600)

@@ -226,6 +226,16 @@ def test_a_stopped_daemon_is_not_started_again(place, monkeypatch) -> None:
     assert caught.value.code == "daemon_stopped"
 
 
+def test_a_daemon_that_is_only_restarted_is_waited_for(place, daemon, monkeypatch) -> None:
+    monkeypatch.setattr(
+        daemon_connection, "try_start", lambda *_: bool(daemon(lambda message: result(message, ok=True)))
+    )
+    marker(place, project_location.STOPPED).touch()
+    marker(place, project_location.RESTARTING).touch()
+    with DaemonClient(place, start=True) as link:
+        assert link.tool("agent_list", {}) == {"ok": True}
+
+
 def test_why_a_daemon_cannot_start_reaches_the_caller(place, monkeypatch) -> None:
     error = {"kind": "BadRequest", "code": "bad_config", "message": "m", "next_step": "n", "key": "k"}
     marker(place, project_location.FAILED).write_text(json.dumps(error))
