@@ -45,6 +45,7 @@ HOOK_EVENTS = {
     "StopFailure": "end",  # an API error ends the turn; what a hook answers is not heeded then
     "PermissionRequest": "permission",
     "Notification": "notice",
+    "PostCompact": "compacted",
     "SessionEnd": "end",
 }
 

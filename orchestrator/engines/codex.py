@@ -345,10 +345,10 @@ PATTERNS = (
     ),
     _last("context_full", r"^■ Codex ran out of room", "its conversation fills the model's context"),
     ScreenPattern("api_error", rf"^.{{0,40}}{_RETRYING}", "the API fails or cannot be reached; it tries again"),
-    # A hook reports an interruption, and the agent waits at its prompt: nobody has to act.
+    # A hook reports an interruption, and a refused command is its human's: the agent waits at its prompt.
     _last(
         "api_error",
-        r'^■ (?!Conversation interrupted)(?:\{"error": ?\{"message": ?")?([^"]{1,150})',
+        r'^■ (?!Conversation interrupted|\'/|Unrecognized command)(?:\{"error": ?\{"message": ?")?([^"]{1,150})',
         "the API failed: {1}",
     ),
     ScreenPattern(
@@ -382,7 +382,11 @@ ROW = Engine(
         "PermissionRequest": "permission",
     },
     busy=r"esc to interrupt",
-    human_queued=r"^• (?:Messages to be submitted|Queued follow-up inputs)",
+    # A refused command stays on the screen: it counts until Codex shows something new below it.
+    human_queued=(
+        r"^• (?:Messages to be submitted|Queued follow-up inputs)"
+        r"|^■ '/\S+' is disabled while(?![\s\S]*^[■•] (?!Working\b))"
+    ),
     composer=composer,
     quit="/quit",
     patterns=PATTERNS,

@@ -5,6 +5,7 @@ Special behaviour that needs code is a function of the engine (`prepare`, `reads
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -158,9 +159,9 @@ class Engine:
 
     ``tool_limit_s`` is how long the CLI, launched our way, lets one tool call run; ``wait_for_command`` is capped
     below it. ``program`` must be on PATH. ``hook_events`` maps the CLI's own hook names to ours: ``start``,
-    ``prompt``, ``turn_end``, ``interrupt``, ``permission``, ``notice``, ``end``. ``parks`` says how an idle agent
-    ends its turn and is woken: a blocking turn-end ``hook``, a ``plugin`` inside the CLI, or not at all (``no``:
-    it polls). ``park_limit_s`` bounds one park.
+    ``prompt``, ``turn_end``, ``interrupt``, ``permission``, ``notice``, ``compacted``, ``end``. ``parks`` says how an
+    idle agent ends its turn and is woken: a blocking turn-end ``hook``, a ``plugin`` inside the CLI, or not at all
+    (``no``: it polls). ``park_limit_s`` bounds one park.
     """
 
     name: str
@@ -181,7 +182,7 @@ class Engine:
     holds_start: bool = False  # its ``start`` hook may be held until the CLI has our tools, as its first prompt's is
     title_idle: str = ""  # regular expression: the pane's title while no turn runs (a stale park shows it)
     busy: str = ""  # regular expression: a line on the screen while a turn runs
-    human_queued: str = ""  # regular expression: a line on the screen while a human's message waits in the queue
+    human_queued: str = ""  # as `human_waits` searches: a human's message waits, or a command was just refused
     composer: Callable[[Screen], Composer] | None = None  # whether a line may be pasted now; None: never
     pasted: str = ""  # what the composer shows in place of a line like ours that was pasted; "": the line
     paste_gap_s: float = 0.1  # between a paste and its carriage return
@@ -206,3 +207,10 @@ class Engine:
     setup: UserSetup | None = None  # how setup registers our server in it; None: it cannot
     asks_trust: bool = False  # nothing that a folder's own settings name runs before its user has trusted the folder
     limits: tuple[str, ...] = ()  # what does not work with it, one sentence each; for docs and doctor
+
+    def human_waits(self, screen: Screen) -> bool:
+        """Whether the screen of a held CLI shows that what a human has typed waits for the end of the turn.
+
+        `human_queued` is searched in the whole screen, so that it can rule out what is followed by something newer.
+        """
+        return bool(self.human_queued and re.search(self.human_queued, "\n".join(screen.lines), re.MULTILINE))

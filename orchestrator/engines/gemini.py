@@ -307,7 +307,7 @@ ROW = Engine(
     },
     title_idle=r"^◇",
     busy=r"\besc to cancel",
-    human_queued=r"^\s*Queued \(press",
+    human_queued=r"^\s*Queued \(press|^ Slash commands cannot be queued$",  # the second one is shown for 3 s
     composer=composer,
     quit="/quit",
     paste_gap_s=0.4,  # 30 ms after a paste Enter is a new line; under load that takes longer to pass

@@ -80,6 +80,43 @@ def test_after_an_esc_the_human_is_in_control_and_work_still_arrives(agent):
     agent.rests()
 
 
+def command(agent, words, shown):
+    """Type a command of the CLI and wait for its effect; a CLI that refuses it in a park takes it once it is let go."""
+    draft(agent, words)
+    agent.terminal.press("Enter")
+    agent.comes(lambda: agent.status()["status"] != "parked")
+    if agent.kind == "codex":
+        draft(agent, words)
+    if agent.kind != "claude":
+        agent.terminal.press("Enter")
+    agent.terminal.shows(shown)
+
+
+@held_by_a_hook
+def test_a_command_typed_into_a_parked_pane_runs_and_work_arrives_afterwards(agent):
+    words, shown = {
+        "claude": ("/compact", "Compacted"),
+        "codex": ("/compact", "Context compacted"),
+        "gemini": ("/compress", "Chat history compressed"),
+    }[agent.kind]
+    command(agent, words, shown)
+    do(agent, "behind-the-command")
+    agent.rests()
+
+
+@pytest.mark.parametrize("made", ["claude"], indirect=True)
+def test_an_agent_whose_conversation_was_cleared_still_knows_its_rules(agent):
+    session = agent.status()["session"]
+    command(agent, "/clear", r"^ *❯ /clear")
+    do(agent, "behind-the-clear")
+    last = agent.requests()[-1].turn
+    assert "You are agent `a`" in last.system
+    assert "behind-the-clear" in str(last.messages)
+    assert "t-0" not in str(last.messages)
+    agent.comes(lambda: agent.status()["session"] not in (None, session))
+    agent.rests()
+
+
 @each
 def test_a_draft_survives_a_wake(agent):
     """The last one for its agent: the draft stays where it is."""

@@ -25,7 +25,7 @@ ROW = Engine(
     park_limit_s=43_200.0,
     hook_events={
         "SessionStart": "start", "UserPromptSubmit": "prompt", "Stop": "turn_end", "Interrupt": "interrupt",
-        "PermissionRequest": "permission", "Notification": "notice", "SessionEnd": "end",
+        "PermissionRequest": "permission", "Notification": "notice", "SessionEnd": "end", "PostCompact": "compacted",
     },
     composer=composer,
     title_idle="^idle",

@@ -220,7 +220,7 @@ class ScreenWatch:
             await self._roster.commit(entry, drafts)
 
     def _parked(self, entry: AgentEntry, life: _WatchedLaunch, row: Engine, screen: Screen) -> None:
-        if row.human_queued and any(re.search(row.human_queued, line) for line in screen.lines):
+        if row.human_waits(screen):
             if self.on_human is not None:
                 self.on_human(entry)
             return

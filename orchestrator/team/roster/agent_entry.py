@@ -50,6 +50,7 @@ class AgentEntry:
         self.listed_epoch = 0  # the last epoch whose CLI has listed our tools
         self.hook_epoch = 0  # the last epoch whose hook or plugin sent a message: its wake channel works
         self.turn = "unknown"  # of the CLI, as its hooks report it: see `agent_status.Presence`
+        self.at_prompt = False  # a hook has just shown that its CLI waits for input, after a command of its user
         self.empty_waits = 0  # consecutive waits without a command
         self.last_word: float | None = None  # monotonic: the last message from or to its hooks
         self.calls = 0  # calls since the daemon started; a wake worked if a call follows
@@ -102,6 +103,7 @@ class AgentEntry:
     def called(self, clock: Clock) -> None:
         """Note that the agent begins a call: its CLI is inside a turn, whatever was assumed before."""
         self.calls += 1
+        self.at_prompt = False
         if self.turn != "unknown":
             self.turn = "working"
         self.touch(clock)

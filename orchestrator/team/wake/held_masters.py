@@ -192,9 +192,7 @@ def _same_cli(hook: Sequence[int], relay: Sequence[int]) -> bool:
 
 def wants_out(row: Engine, screen: Screen) -> bool:
     """Whether the screen of a held CLI shows that a person waits for it."""
-    if row.human_queued and any(re.search(row.human_queued, line) for line in screen.lines):
-        return True
-    return bool(row.title_idle and re.search(row.title_idle, screen.title))
+    return row.human_waits(screen) or bool(row.title_idle and re.search(row.title_idle, screen.title))
 
 
 def news_message(run_id: str, since: int, news: dict[str, Any]) -> str:

@@ -139,10 +139,16 @@ class Parking:
             life.plugin = channel
         if kind not in ("permission", "notice", "start"):
             entry.finding = None  # the CLI goes on: nobody asks for anything any more
+        if kind != "notice":
+            entry.at_prompt = False
         if kind == "turn_end":
             self._turn_ended(entry, life, channel, row)
         elif kind == "prompt":
             self._prompted(entry, life, channel)
+        elif _command_ended(entry, kind, hook_event):
+            self._let_go(entry, life, "ended", "a human has typed a command")
+            entry.turn, entry.at_prompt = "ended", True
+            channel.none()
         elif kind == "start" and row.holds_start:
             self._first(entry, channel)
         else:
@@ -311,7 +317,8 @@ class Parking:
 
     def human(self, entry: AgentEntry) -> None:
         """A human's message waits in the queue of the parked CLI: let the turn end, so that it is sent."""
-        self._let_go(entry, self._life(entry), "working", "a human has typed a message")
+        # Not `working`: a command of the CLI begins no turn, and the hook of a turn that begins says so.
+        self._let_go(entry, self._life(entry), "human", "a human has typed a message")
 
     def stale(self, entry: AgentEntry) -> None:
         """The CLI has ended its turn and left the hook running (Esc): a wake would be swallowed."""
@@ -354,7 +361,7 @@ class Parking:
         if life is None or life.epoch != epoch:
             if life is not None:
                 self._drop(life)
-                entry.turn, entry.empty_waits = "unknown", 0
+                entry.turn, entry.at_prompt, entry.empty_waits = "unknown", False, 0
             life = self._lives[entry.agent_id] = _ParkedLaunch(epoch)
         return life
 
@@ -367,3 +374,13 @@ class Parking:
 
     def _at(self) -> str:
         return rfc3339(self._clock.now())
+
+
+def _command_ended(entry: AgentEntry, kind: str, hook_event: HookEvent) -> bool:
+    """Whether a command of the CLI itself has ended, with the CLI at its prompt: no turn follows.
+
+    A compaction that the CLI begins by itself is in the middle of a turn.
+    """
+    cleared = kind == "start" and hook_event.text("source") == "clear"
+    compacted = kind == "compacted" and hook_event.text("trigger") == "manual"
+    return entry.state.life == "ready" and (cleared or compacted)

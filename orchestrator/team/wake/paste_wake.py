@@ -118,6 +118,8 @@ class PasteWake:
         return (cause == "lease" and over) or (cause == "cancel" and (over or entry.turn == "human"))
 
     def _silent_s(self, entry: AgentEntry) -> float:
+        if entry.at_prompt:
+            return 0.0
         return WORKING_SILENT_S if entry.turn == "working" else SILENT_S
 
     # -- the ladder ---------------------------------------------------------------------------------------------
@@ -137,11 +139,12 @@ class PasteWake:
         signs = [sign for sign in (entry.last_call, entry.last_word) if sign is not None]
         since = max(signs, default=self._clock.monotonic())
         while self._wanted(entry):
-            turn, calls = entry.turn, entry.calls
+            seen = (entry.turn, entry.calls, entry.at_prompt)
             until = since + self._silent_s(entry)
 
-            def moved(turn: str = turn, calls: int = calls) -> bool | None:
-                return True if not self._wanted(entry) or (entry.turn, entry.calls) != (turn, calls) else None
+            def moved(seen: tuple[str, int, bool] = seen) -> bool | None:
+                changed = (entry.turn, entry.calls, entry.at_prompt) != seen
+                return True if changed or not self._wanted(entry) else None
 
             if not await wait_until(moved, entry.changed, until, self._clock):
                 return True

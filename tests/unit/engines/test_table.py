@@ -26,7 +26,7 @@ from tests.support.launches import LAUNCH, SECRET
 
 ROOT = Path(__file__).resolve().parents[3]
 SCREENS = ROOT / "tests" / "screens"
-EVENTS = {"start", "prompt", "turn_end", "interrupt", "permission", "notice", "end"}
+EVENTS = {"start", "prompt", "turn_end", "interrupt", "permission", "notice", "end", "compacted"}
 ROWS = list(ENGINES.values())
 
 
@@ -431,3 +431,15 @@ def test_a_running_turn_shows_itself_and_a_resting_cli_does_not(row):
         path for path in mine if path.stem in ("composer_empty-idle", "none-idle", "composer_empty-interrupted")
     ]
     assert resting and not any(busy(path) for path in resting)
+
+
+def test_a_screen_shows_when_what_a_human_has_typed_waits_for_the_end_of_the_turn():
+    waits = {
+        f"{path.parent.name}/{path.stem}"
+        for path in RECORDED
+        if ENGINES[path.parent.name].human_waits(screen_of(path))
+    }
+    assert waits == {
+        "codex/none-command_refused", "codex/none-command_refused_idle", "codex/none-human_queued", "codex/none-human_queued_busy",
+        "codex/none-human_queued_tab", "gemini/no_tools-slow", "gemini/none-command_refused", "gemini/none-queued",
+    }  # fmt: skip

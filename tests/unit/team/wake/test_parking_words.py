@@ -153,12 +153,45 @@ async def test_a_queued_message_and_an_esc_seen_on_the_screen_let_the_turn_end(l
     await lot.begin()
     line = await lot.tell("Stop")
     lot.parking.human(lot.entry)
-    assert (line.said, lot.entry.turn) == ("release", "working")
+    assert (line.said, lot.entry.turn) == ("release", "human")  # a command of the CLI begins no turn
     line = await lot.tell("Stop")
     lot.parking.stale(lot.entry)
     assert (line.said, lot.entry.turn) == ("release", "human")
     lot.parking.stale(lot.entry)
     assert len(line.words) == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "data"), [("SessionStart", {"source": "clear"}), ("PostCompact", {"trigger": "manual"})]
+)
+async def test_a_command_that_has_ended_leaves_the_cli_at_its_prompt(lot, event, data):
+    await lot.begin()
+    line = await lot.tell("Stop")
+    lot.parking.human(lot.entry)
+    assert line.said == "release"
+    assert (await lot.tell(event, **data)).said == "none"
+    assert (lot.entry.turn, lot.entry.at_prompt, lot.rested[-1]) == ("ended", True, "ended")
+    await lot.tell("Notification", notification_type="idle_prompt")
+    assert lot.entry.at_prompt
+    await lot.tell("UserPromptSubmit")
+    assert (lot.entry.turn, lot.entry.at_prompt) == ("working", False)
+
+
+async def test_an_agent_that_has_called_is_no_longer_at_its_prompt(lot):
+    await lot.begin()
+    await lot.tell("SessionStart", source="clear")
+    assert (await wait(lot))["status"] == "timeout"
+    assert (lot.entry.turn, lot.entry.at_prompt) == ("working", False)
+
+
+@pytest.mark.parametrize(
+    ("event", "data"), [("SessionStart", {"source": "compact"}), ("PostCompact", {"trigger": "auto"})]
+)
+async def test_a_compaction_in_the_middle_of_a_turn_does_not_end_it(lot, event, data):
+    await lot.begin()
+    await lot.tell("UserPromptSubmit")
+    await lot.tell(event, **data)
+    assert (lot.entry.turn, lot.entry.at_prompt) == ("working", False)
 
 
 async def test_a_hook_its_cli_ends_and_an_interrupt_mean_a_human(lot):

@@ -13,6 +13,7 @@ from orchestrator.team.roster import delivery
 from orchestrator.team.wake.paste_wake import (
     PAUSES_S,
     QUIET_S,
+    SETTLED_S,
     SILENT_S,
     TROUBLE_S,
     WORKING_SILENT_S,
@@ -136,6 +137,20 @@ async def test_an_agent_inside_a_wait_and_one_that_works_on_a_task_are_not_looke
     await delivery.cancel(scene.team.roster, "a1", task_id="t-1", req="m:c")
     await scene.team.clock.advance(3600)
     assert scene.panes.done == []
+
+
+async def test_an_agent_that_a_hook_shows_at_its_prompt_is_woken_at_once(scene):
+    await scene.begin("working")
+    scene.entry.touch(scene.team.clock)
+    await scene.enqueue()
+    await scene.team.clock.advance(SILENT_S)
+    assert scene.panes.done == []
+    scene.entry.turn, scene.entry.at_prompt = "ended", True
+    scene.entry.changed.notify()
+    await settle()
+    assert scene.panes.done == ["look"]  # the second look, a second later, must see the same
+    await scene.team.clock.advance(SETTLED_S + ROW.paste_gap_s)
+    assert scene.panes.acts == ["paste", "submit"]
 
 
 async def test_a_working_agent_is_left_alone_for_long(scene):
