@@ -13,8 +13,8 @@ from orchestrator.engines.table import ENGINES
 from tests.e2e.world import START_S, Terminal
 from tests.support.stage import TERMINAL, alive, until
 
-QUICK = "ready_timeout_s = 240\npark_after = 1\nwait_cap_ms = 1000\n"
-"""The configuration of a test that wants an agent to park soon."""
+QUICK = "ready_timeout_s = 240\npark_after = 1\nwait_cap_ms = 1000\nstop_grace_s = 600\n"
+"""The configuration of a test that wants an agent to park soon, and to end as soon as its last turn is over."""
 
 PATIENT = "ready_timeout_s = 600\n"
 """The configuration of a test that says itself when the time to get ready is over."""
@@ -154,6 +154,8 @@ class Agent:
         written = Path(files["transcript"]).read_text() if ENGINES[self.kind].transcript is not None else "emit_event"
         assert "emit_event" in written, files
         assert self.boss.tool("agent_delete", {"agent_id": self.agent_id})["status"] == "deleted"
+        (stopped,) = (record for record in self.records() if record["type"] == "stopped")
+        assert [rung["rung"] for rung in stopped["rungs"]][:2] == ["stop", "quit"]
         until(lambda: not any(map(alive, pids)), START_S)
         until(lambda: not list(place.parent.iterdir()), START_S)
         assert Path(self.files()["screen"]).read_text().strip(), "its screen was kept before its CLI cleared it"

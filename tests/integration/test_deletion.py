@@ -1,6 +1,8 @@
 """The ladder that ends a CLI, on real processes: each rung bounded, and told."""
 
+import asyncio
 import dataclasses
+import itertools
 import subprocess
 import sys
 
@@ -18,20 +20,26 @@ pytestmark = pytest.mark.anyio
 
 EMPTY, DRAFT = Screen(lines=(">",)), Screen(lines=("> a draft",))
 HEEDS = "import time; time.sleep(300)"
+LEAVES = "import time; time.sleep(1.5)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(300)"
 
 
 class Panes:
-    """What `TeamPanes` is to the ladder; ``quits``: what a submitted line ends."""
+    """What `TeamPanes` is to the ladder; ``quits``: what a submitted line ends.
 
-    def __init__(self, screen, quits=None):
-        self.screen, self.quits, self.pasted = screen, quits, []
+    ``moves``: each look sees another screen. ``typed``: what a human types while a line is pasted.
+    """
+
+    def __init__(self, screen, quits=None, *, moves=False, typed=""):
+        self.screen, self.quits, self.moves, self.typed, self.pasted = screen, quits, moves, typed, []
+        self.looks = itertools.count()
 
     async def look_at_agent(self, entry):
-        return self.screen
+        return self.screen._replace(title=f"look {next(self.looks)}") if self.moves else self.screen
 
     async def paste(self, entry, line):
         self.pasted.append(line)
+        self.screen = self.screen._replace(lines=(f"> {self.typed}{line}",))
         return True
 
     async def submit(self, entry):
@@ -65,15 +73,16 @@ async def ladder(tmp_path, monkeypatch):
     row = dataclasses.replace(
         table.ENGINES["shell"],
         quit="/quit",
-        composer=lambda screen: "empty" if screen.lines == EMPTY.lines else "draft",
+        composer=lambda screen: "empty" if screen.lines[-1:] == EMPTY.lines else "draft",
         paste_gap_s=0.0,
+        busy="at work",
     )
     monkeypatch.setitem(table.ENGINES, "shell", row)
     team = Team(tmp_path, stop_grace_s=0.05, quit_grace_s=0.05, kill_grace_s=60.0)
     entry = await team.agent()
 
-    async def make(panes, *, force=False, kill_grace_s=60.0):
-        team.config = team.config.model_copy(update={"kill_grace_s": kill_grace_s})
+    async def make(panes, *, force=False, kill_grace_s=60.0, **graces):
+        team.config = team.config.model_copy(update={"kill_grace_s": kill_grace_s, **graces})
         at = "2026-01-01T00:00:00.000Z"
         await team.roster.commit(entry, decisions.stop(entry.state, force=force, req="c:s", at=at))
         team.roster.clock = SystemClock()
@@ -102,12 +111,67 @@ async def test_a_cli_that_quits_by_its_own_command_is_not_killed(ladder, started
     assert names(await deletion.gently(entry, one.pid)) == ["stop", "quit"]
 
 
+async def test_a_quit_command_with_a_humans_words_before_it_is_not_submitted(ladder, started):
+    one = started(HEEDS)
+    panes = Panes(EMPTY, quits=one, typed="wait, ")
+    deletion, entry = await ladder(panes)
+    assert names(await deletion.gently(entry, one.pid)) == ["stop", "SIGTERM"]
+    assert panes.pasted == ["/quit"]
+
+
 async def test_nothing_is_typed_over_a_draft(ladder, started):
     one = started(HEEDS)
     panes = Panes(DRAFT)
     deletion, entry = await ladder(panes)
     assert names(await deletion.gently(entry, one.pid)) == ["stop", "SIGTERM"]
     assert panes.pasted == []
+
+
+async def told(ladder, panes, turn, *, hooks=True):
+    """An agent that was told to stop, with long graces; how its CLI was ended."""
+    deletion, entry = await ladder(panes, stop_grace_s=3600.0, quit_grace_s=60.0)
+    entry.told_stop, entry.turn, entry.hook_epoch = True, turn, entry.state.epoch if hooks else 0
+    return deletion, entry
+
+
+async def test_a_cli_that_waits_for_a_human_after_its_stop_is_not_waited_for(ladder, started):
+    one = started(DEAF)
+    panes = Panes(EMPTY, quits=one)
+    deletion, entry = await told(ladder, panes, "ended")
+    assert names(await asyncio.wait_for(deletion.gently(entry, one.pid), 60)) == ["stop", "quit"]
+
+
+async def test_one_without_hooks_is_known_by_a_still_screen_with_an_empty_input_line(ladder, started):
+    one = started(DEAF)
+    deletion, entry = await told(ladder, Panes(EMPTY, quits=one), "unknown", hooks=False)
+    assert names(await asyncio.wait_for(deletion.gently(entry, one.pid), 60)) == ["stop", "quit"]
+
+
+@pytest.mark.parametrize(
+    ("panes", "turn", "hooks"),
+    [
+        (Panes(EMPTY), "working", True),
+        (Panes(EMPTY), "human", True),
+        (Panes(DRAFT), "ended", True),
+        (Panes(EMPTY._replace(lines=("at work", *EMPTY.lines))), "ended", True),
+        (Panes(EMPTY, moves=True), "ended", True),
+        (Panes(EMPTY, moves=True), "unknown", False),
+        (Panes(None), "ended", True),
+    ],
+)
+async def test_a_cli_that_may_still_work_keeps_its_grace(ladder, started, panes, turn, hooks):
+    one = started(LEAVES)
+    deletion, entry = await told(ladder, panes, turn, hooks=hooks)
+    ending = asyncio.ensure_future(deletion.gently(entry, one.pid))
+    assert names(await asyncio.wait_for(ending, 60)) == ["stop"]
+    assert (panes.pasted, one.wait()) == ([], 0)
+
+
+async def test_one_that_was_not_told_yet_keeps_its_grace(ladder, started):
+    one = started(LEAVES)
+    deletion, entry = await told(ladder, Panes(EMPTY), "ended")
+    entry.told_stop = False
+    assert names(await asyncio.wait_for(deletion.gently(entry, one.pid), 60)) == ["stop"]
 
 
 async def test_force_skips_the_asking(ladder, started):

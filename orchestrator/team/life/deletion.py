@@ -1,7 +1,9 @@
 """Ends an agent's CLI, gently first: the bounded steps of agent_delete, each recorded in the `stopped` record.
 
 The steps: stop (the agent leaves by itself), quit (the CLI's own command, if its input line is empty), SIGTERM, then
-SIGKILL of the whole process tree. Acts on processes and on the agent's own pane; writes no record.
+SIGKILL of the whole process tree. Most CLIs do not leave by themselves: once the agent knows of its stop and its turn
+has ended, they wait for a human, and the first step is over. Acts on processes and on the agent's own pane; writes no
+record.
 """
 
 from __future__ import annotations
@@ -11,11 +13,17 @@ import contextlib
 
 from orchestrator.base.clock import elapse, wait_until
 from orchestrator.base.platform import process_facts, processes
+from orchestrator.core.screens import Screen, stands
 from orchestrator.core.supervision import EndingStep
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.paste_wake import may_paste
+
+LOOK_S = 0.2
+"""Between two looks at a CLI that may have ended its last turn; both must show the same."""
+NO_HOOK_S = 2.0
+"""How long the screen of a CLI without hooks must be unchanged: one at work shows its seconds."""
 
 
 class DeletionLadder:
@@ -32,7 +40,7 @@ class DeletionLadder:
             return []
         tried: list[EndingStep] = []
         if not entry.state.stop_force and entry.state.life == "ready":
-            gone, took = await self._gone_within(entry, pid, began, config.stop_grace_s)
+            gone, took = await self._left(entry, pid, began, config.stop_grace_s)
             tried.append(EndingStep("stop", took))
             if gone:
                 return tried
@@ -54,6 +62,32 @@ class DeletionLadder:
         grace = min(took, self._roster.config().kill_grace_s)
         return [EndingStep("SIGTERM", grace), EndingStep("SIGKILL", took - grace)]
 
+    async def _left(self, entry: AgentEntry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
+        """As `_gone_within`, but no longer than until the CLI waits for a human after the agent's last turn."""
+        clock = self._roster.clock
+        start = clock.monotonic()
+        last, since = None, start
+        while True:
+            took = clock.monotonic() - start
+            gone, _ = await self._gone_within(entry, pid, began, min(LOOK_S, seconds - took))
+            now = clock.monotonic()
+            if gone or entry.state.stop_force or now - start >= seconds:
+                return gone, now - start
+            screen = await self._rests(entry)
+            if screen is None or screen != last:
+                last, since = screen, now
+            elif now - since >= (LOOK_S if _hooks_report(entry) else NO_HOOK_S):
+                return False, now - start
+
+    async def _rests(self, entry: AgentEntry) -> Screen | None:
+        """The screen of a CLI that, as far as one look shows, waits for a human after its agent was told to stop."""
+        row = entry.engine
+        over = entry.turn == "ended" if _hooks_report(entry) else entry.turn != "human"
+        if row is None or row.composer is None or not entry.told_stop or not over or entry.finding is not None:
+            return None
+        screen = await self._team_panes.look_at_agent(entry)
+        return screen if screen is not None and not screen.dead and may_paste(row, screen) else None
+
     async def _quit(self, entry: AgentEntry) -> bool:
         """Type the CLI's own quit command; False if it could land anywhere but in an empty input line."""
         row = entry.engine
@@ -65,7 +99,20 @@ class DeletionLadder:
         if not await self._team_panes.paste(entry, row.quit):
             return False
         await elapse(row.paste_gap_s, self._roster.clock)
-        return await self._team_panes.submit(entry)
+        # Submitted only as it was pasted: a human may have typed into it meanwhile.
+        return await self._stands(entry, row.quit) and await self._team_panes.submit(entry)
+
+    async def _stands(self, entry: AgentEntry, line: str) -> bool:
+        """Whether the input line shows exactly ``line``, for which a busy CLI gets `quit_grace_s`."""
+        clock = self._roster.clock
+        deadline = clock.monotonic() + self._roster.config().quit_grace_s
+        while True:
+            screen = await self._team_panes.look_at_agent(entry)
+            if screen is None or screen.dead or stands(screen, line):
+                return screen is not None and not screen.dead
+            if clock.monotonic() >= deadline:
+                return False
+            await elapse(LOOK_S, clock)
 
     async def _gone_within(self, entry: AgentEntry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
         """Whether the process ends in time, and the seconds it was given; a later force ends the wait."""
@@ -85,3 +132,8 @@ class DeletionLadder:
             with contextlib.suppress(asyncio.CancelledError):
                 await ending
         return not process_facts.alive(pid, began), clock.monotonic() - start
+
+
+def _hooks_report(entry: AgentEntry) -> bool:
+    """Whether hooks of this launch report the end of its turns."""
+    return entry.hook_epoch == entry.state.epoch
