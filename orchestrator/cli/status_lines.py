@@ -120,8 +120,8 @@ def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:
 
 def reason_text(row: dict[str, Any]) -> str:
     """Why the agent has its status; of an agent at rest why its last task failed."""
-    if row["status"] not in SAYS_NOTHING:
-        return str(row.get("reason") or "")
+    if row["status"] not in SAYS_NOTHING and row.get("reason"):
+        return str(row["reason"])
     last = row.get("last_task") or {}
     return str(last.get("reason") or "") if row["status"] != "busy" and last.get("outcome") == "error" else ""
 

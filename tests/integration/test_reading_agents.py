@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.errors import Conflict
 from orchestrator.cli.agent_panes import attach_command
+from orchestrator.team.panes.pane_views import PaneViews
+from orchestrator.team.panes.team_panes import TeamPanes
 from tests.security.human import Human
 from tests.support.stage import until
+from tests.support.team import Team
 
 SAYS = "printf 'line %s\\n' $(seq 1 100) $(printf %0300d 7); exit 3"
 
@@ -114,11 +118,23 @@ def test_peek_logs_and_attach_show_the_agents_pane(stage):
     (row,) = asked(stage, "runs")["runs"]
     assert (row["agents"], row["finished"]["result"], row["ended_at"]) == (["builder"], 1, None)
     asked(stage, "down", "--yes")
-    assert asked(stage, "peek", "builder", status=3)["error"]["code"] == "no_pane"
-    assert asked(stage, "attach", "builder", status=3)["error"]["code"] == "no_pane"
+    assert asked(stage, "peek", "builder", status=3)["error"]["code"] == "agent_ended"
+    assert asked(stage, "attach", "builder", status=3)["error"]["code"] == "agent_ended"
     (row,) = asked(stage, "runs")["runs"]
     assert row["ended_at"]
     assert "1 ✓" in stage.cli("runs").stdout
+
+
+@pytest.mark.anyio
+async def test_an_agent_whose_pane_is_gone_cannot_be_shown(tmp_path):
+    team = Team(tmp_path)
+    await team.agent()
+    views = PaneViews(team.roster, TeamPanes(team.roster))
+    for look in (views.peek(agent_id="a1"), views.peek(agent_id="a1", lines=5), views.pane(agent_id="a1")):
+        with pytest.raises(Conflict) as gone:
+            await look
+        assert gone.value.code == "no_pane"
+    team.close()
 
 
 def test_attach_takes_a_terminal_to_the_zoomed_pane(stage):
@@ -165,7 +181,7 @@ def test_a_watched_status_outlives_its_daemon(stage):
         asked(stage, "task", "add", "builder", "--id", "t", "--command", "sleep 1000 # after the kill")
         human.see("after the kill")
         assert stage.cli("daemon", "stop").returncode == 0
-        human.see("no daemon answers")
+        assert "what the files say" not in human.see("no daemon answers"), "said once, in the first line"
         assert stage.cli("daemon", "start").returncode == 0
         until(lambda: "the daemon runs" in human._look().rpartition("\x1b[H")[2])
         human.type("\x03")

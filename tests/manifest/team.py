@@ -890,6 +890,36 @@ PROMISES: dict[str, Promise] = {
             "unit/cli/test_completion.py::test_only_living_agents_are_offered_by_name_where_it_is_theirs_alone",
         ),
     ),
+    "READING1": Promise(
+        "The status is one screen: one line an agent in any width, who needs a human first, failures visible.",
+        (
+            "unit/cli/test_status_lines.py::test_each_agent_has_one_line_that_fits_the_terminal",
+            "unit/cli/test_status_lines.py::test_who_needs_a_human_comes_first_then_the_busy_the_idle_the_ended_and_the_oldest_first",
+            "unit/cli/test_status_lines.py::test_an_idle_agent_whose_last_task_failed_says_so",
+            "integration/test_cli_offline.py::test_the_status_of_eight_agents_fits_a_narrow_pane",
+            "integration/test_cli_offline.py::test_a_watched_status_is_redrawn_in_place_until_ctrl_c",
+            "integration/test_reading_agents.py::test_a_watched_status_outlives_its_daemon",
+        ),
+    ),
+    "READING2": Promise(
+        "Tasks, their results and the agents' output can be read whole, by id or its beginning, also without a daemon.",
+        (
+            "integration/test_cli_offline.py::test_a_task_is_shown_whole_by_its_id_or_the_beginning_of_it",
+            "integration/test_cli_offline.py::test_tasks_are_listed_over_all_agents_and_by_their_end",
+            "unit/cli/test_event_text.py::test_a_long_result_is_a_block_on_a_terminal_and_one_whole_line_in_a_pipe",
+            "unit/cli/test_event_text.py::test_what_the_daemon_has_cut_is_read_whole_from_the_log",
+            "integration/test_reading_agents.py::test_logs_can_be_followed_over_tasks",
+        ),
+    ),
+    "READING3": Promise(
+        "The last lines of a pane are kept when an agent ends or a task fails; no link leads them out, nothing waits long.",
+        (
+            "integration/test_reading_agents.py::test_what_the_pane_showed_is_kept_when_a_task_fails_and_when_the_agent_ends",
+            "integration/test_reading_agents.py::test_a_crashed_launch_leaves_its_screen_and_the_attempt_names_it",
+            "integration/test_reading_agents.py::test_a_link_that_an_agent_makes_leads_no_screen_out_and_delays_no_deletion",
+            "integration/test_reading_agents.py::test_only_the_newest_screens_are_kept_and_gc_removes_them_with_the_agent",
+        ),
+    ),
     "WORDS1": Promise(
         "A task is given in words: the payload is what the engine takes, attachments are copied once or not at all.",
         (

@@ -13,6 +13,7 @@ from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Timer
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.glyphs import status_sign
+from orchestrator.core.task_words import short_line
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster import agent_names
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -24,6 +25,7 @@ log = structlog.get_logger()
 
 EVERY_S = 0.25
 REASON_MAX = 60
+TITLE_MAX = 40
 
 
 class BorderLines:
@@ -86,7 +88,8 @@ def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str =
     parts = [name, status_text]
     lease = state.lease
     if lease is not None:
-        parts.append(title_of_task(lease) + (" (cancel requested)" if lease.cancel_requested else ""))
+        title = short_line(title_of_task(lease), TITLE_MAX)
+        parts.append(title + (" (cancel requested)" if lease.cancel_requested else ""))
     queued = len(state.unfinished) - (1 if lease is not None else 0)
     if queued:
         parts.append(f"{queued} queued")

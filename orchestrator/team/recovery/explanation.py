@@ -143,7 +143,7 @@ def files_of(root: Path, meta: dict[str, Any]) -> dict[str, str]:
 def next_for(meta: dict[str, Any]) -> str:
     """What a person does next about the agent: a command to type."""
     agent_id, last = str(meta["agent_id"]), meta.get("last_task") or {}
-    at_rest = f'give it work: orchestrator task add {agent_id} --command "..."'
+    at_rest = f'give it work: orchestrator task add {agent_id} "WHAT TO DO"'
     if last.get("outcome") == "error":
         at_rest = f"see why its last task failed: orchestrator task show {agent_id}/{last['task_id']}"
     ways = {

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from orchestrator.core.screens import FindingKind, ScreenFinding, readable
+from orchestrator.core.state import Task
 from orchestrator.engines import start_failures
 from orchestrator.engines.definition import Engine, PreparedLaunch
 from orchestrator.team.life import cli_versions
@@ -124,3 +125,5 @@ def test_the_border_line_says_why_an_agent_does_not_go_on() -> None:
     assert border_line(entry, "blocked", "asks to run rm") == " a1 · ! blocked: asks to run rm "
     assert border_line(entry, "blocked", "y" * 90) == f" a1 · ! blocked: {'y' * 59}… "
     assert border_line(entry, "idle", "inside wait_for_command") == " a1 · ○ idle "
+    entry.state.lease = entry.state.unfinished["t-1"] = Task("t-1", 1, 1, {"command": "make " + "x" * 60})
+    assert border_line(entry, "busy") == f" a1 · ● busy · make {'x' * 34}… "
