@@ -138,6 +138,8 @@ def _watch(place: Project, agent_id: str, run: str, every_s: float) -> None:
     """Redraw the display until Ctrl-C; a daemon that ends, returns or fails is shown and ends nothing."""
     resized = threading.Event()
     before = signal.signal(signal.SIGWINCH, lambda *_: resized.set())
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the terminal must be put back as it was
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     source: Facts = facts(place)
     sys.stdout.write(OPEN + CLEAR)
     try:
