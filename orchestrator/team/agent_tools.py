@@ -39,9 +39,7 @@ class EmitArguments(Arguments):
     task_id: Annotated[Id | None, Field(max_length=128, description="Default: the task you hold.")] = None
     payload: Annotated[
         Any,
-        Field(
-            description="Any JSON up to {max_payload_bytes} bytes; write more to a file in artifacts/, pass its path."
-        ),
+        Field(description="JSON up to {max_payload_bytes} bytes; more: a file in artifacts/."),
     ] = None
     done: Annotated[bool | None, Field(description="Optional: result, error and canceled imply true.")] = None
 
