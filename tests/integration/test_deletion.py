@@ -27,11 +27,13 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 class Panes:
     """What `TeamPanes` is to the ladder; ``quits``: what a submitted line ends.
 
-    ``moves``: each look sees another screen. ``typed``: what a human types while a line is pasted.
+    ``moves``: each look sees another screen. ``typed``: what a human types while a line is pasted. ``eats``: this many
+    carriage returns are lost.
     """
 
-    def __init__(self, screen, quits=None, *, moves=False, typed=""):
+    def __init__(self, screen, quits=None, *, moves=False, typed="", eats=0):
         self.screen, self.quits, self.moves, self.typed, self.pasted = screen, quits, moves, typed, []
+        self.eats = eats
         self.looks = itertools.count()
 
     async def look_at_agent(self, entry):
@@ -43,7 +45,8 @@ class Panes:
         return True
 
     async def submit(self, entry):
-        if self.quits is not None:
+        self.eats -= 1
+        if self.quits is not None and self.eats < 0:
             self.quits.kill()
             self.quits.wait()
         return True
@@ -116,6 +119,14 @@ async def test_a_quit_command_with_a_humans_words_before_it_is_not_submitted(lad
     panes = Panes(EMPTY, quits=one, typed="wait, ")
     deletion, entry = await ladder(panes)
     assert names(await deletion.gently(entry, one.pid)) == ["stop", "SIGTERM"]
+    assert panes.pasted == ["/quit"]
+
+
+async def test_a_return_that_was_lost_is_sent_once_more(ladder, started):
+    one = started(DEAF)
+    panes = Panes(EMPTY, quits=one, eats=1)
+    deletion, entry = await ladder(panes, quit_grace_s=3.0)
+    assert names(await deletion.gently(entry, one.pid)) == ["stop", "quit"]
     assert panes.pasted == ["/quit"]
 
 

@@ -636,6 +636,9 @@ PROMISES: dict[str, Promise] = {
             f"{HOOK}a_held_hook_fits_into_its_budget",
             "e2e/test_parking.py::test_a_parked_agent_asks_nothing_and_is_woken_by_each_task",
             "e2e/test_parking.py::test_a_draft_survives_a_wake",
+            "e2e/test_parking.py::test_a_command_typed_into_a_parked_pane_runs_and_work_arrives_afterwards",
+            "e2e/test_parking.py::test_an_agent_whose_conversation_was_cleared_still_knows_its_rules",
+            f"{WOKEN}an_agent_that_a_hook_shows_at_its_prompt_is_woken_at_once",
         ),
     ),
     "ENGINES4": Promise(

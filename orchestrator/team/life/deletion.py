@@ -45,7 +45,7 @@ class DeletionLadder:
             if gone:
                 return tried
             if await self._quit(entry):
-                gone, took = await self._gone_within(entry, pid, began, config.quit_grace_s)
+                gone, took = await self._has_quit(entry, pid, began, config.quit_grace_s)
                 tried.append(EndingStep("quit", took))
                 if gone:
                     return tried
@@ -101,6 +101,17 @@ class DeletionLadder:
         await elapse(row.paste_gap_s, self._roster.clock)
         # Submitted only as it was pasted: a human may have typed into it meanwhile.
         return await self._stands(entry, row.quit) and await self._team_panes.submit(entry)
+
+    async def _has_quit(self, entry: AgentEntry, pid: int, began: int, seconds: float) -> tuple[bool, float]:
+        """As `_gone_within`; a quit command whose return a busy CLI has lost is submitted once more."""
+        gone, took = await self._gone_within(entry, pid, began, seconds / 3)
+        if gone or entry.state.stop_force:
+            return gone, took
+        screen, row = await self._team_panes.look_at_agent(entry), entry.engine
+        if screen is not None and not screen.dead and row is not None and stands(screen, row.quit):
+            await self._team_panes.submit(entry)
+        gone, more = await self._gone_within(entry, pid, began, seconds - took)
+        return gone, took + more
 
     async def _stands(self, entry: AgentEntry, line: str) -> bool:
         """Whether the input line shows exactly ``line``, for which a busy CLI gets `quit_grace_s`."""
