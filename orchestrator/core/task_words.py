@@ -33,6 +33,8 @@ def title_of(payload: Any, given: str = "") -> str:
 
 def reason_of(payload: Any) -> str:
     """Why a task ended, in the words of its terminal event; one line of at most 160 characters, or empty."""
+    if isinstance(payload, Mapping) and payload.get("code") == "exit_status" and "exit_code" in payload:
+        return f"exit code {payload['exit_code']}"[:REASON_CHARS]  # lists have little room
     return short_line(_text(payload, _REPORTED), REASON_CHARS)
 
 

@@ -45,6 +45,10 @@ def test_a_long_title_is_cut_with_an_ellipsis():
     ("payload", "reason"),
     [
         (
+            {"code": "exit_status", "exit_code": 2, "message": "the command ended with exit code 2"},
+            "exit code 2",
+        ),
+        (
             {"code": "exit_status", "message": "the command ended with exit code 2"},
             "the command ended with exit code 2",
         ),
