@@ -106,7 +106,7 @@ def _acting_file(root: Path, name: str, kind: ActingKind) -> Iterator[ActingFile
     try:
         content, keys = _READ[kind](path, name)
     except BadRequest as error:
-        yield UnusableFile(name, error.message)
+        yield UnusableFile(name, printable(error.message.replace("\n ", "")))
         return
     if content is not None:
         yield ActingFile(name, kind, content, keys)

@@ -120,8 +120,8 @@ def test_the_run_data_is_private_and_ignored_by_git_and_files_of_others_are_left
             assert stat.S_IMODE((place / part).stat().st_mode) == 0o700
         for part in ("inbox.jsonl", "outbox.jsonl", "meta.json", "engine/launch.json"):
             assert stat.S_IMODE((place / part).stat().st_mode) == 0o600, part
-    for path in scene.run_dir().iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    for path in scene.run_dir().rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     assert stat.S_IMODE(scene.run_dir().stat().st_mode) == 0o700
     rules = (home / ".gitignore").read_text().split("\n")
     assert {"*", "!/config.toml", "!/team.toml", "!/roles/"} <= set(rules)

@@ -245,7 +245,7 @@ def test_the_arguments_are_those_of_the_documents_with_their_defaults(shop):
         ("gsd_blast_radius", {"file": "x", "max_depth": 11}),
         ("gsd_blast_radius", {"file": "x", "change_type": "poem"}),
         ("gsd_verify_behavior", {"must_have": "x", "check_type": "poem"}),
-        ("gsd_phase_status", {"phase": 2}),
+        ("gsd_phase_status", {"phase": [2]}),
         ("gsd_phase_status", {"project_root": 7}),
     ],
 )

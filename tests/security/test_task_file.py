@@ -164,7 +164,7 @@ def test_kill_9_of_the_worker_and_its_guard_leaves_the_files_to_the_next_life(be
     bench.nothing_left()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_that_ends_the_worker_removes_the_files(bench, number):
     process, _ = at_work(bench, {"command": HOLDS, "private": True})
     process.send_signal(number)

@@ -265,8 +265,9 @@ async def _place(supervisor: Supervisor, call: _CreationCall, plans: _Plans, mad
                 return
         try:
             run, entries = await _enter(supervisor, call, (place, here), plans, made)
-        except OrchestratorError:
-            if place.made:  # for this call; no run is in it
+        except OrchestratorError as error:
+            # Made for this call, and no run is in it; but another daemon of the project would use it too.
+            if place.made and error.code != "daemon_running":
                 await team_panes.end_abandoned()
             raise
         if not entries:

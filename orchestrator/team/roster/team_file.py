@@ -283,9 +283,12 @@ class _Mistake(NamedTuple):
 
 def _mistake(item: ErrorDetails) -> _Mistake:
     keys = [str(part) for part in item["loc"] if part != "[key]"]
-    where = ".".join(keys) or "the file"
+    where = "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
+        for char in ".".join(keys) or "the file"
+    )
     if item["type"] == "extra_forbidden":
-        return _Mistake(where, f"unknown key {where!r}", _near(keys[-1], _keys_at(keys[:-1])))
+        return _Mistake(where, f"unknown key '{where}'", _near(keys[-1], _keys_at(keys[:-1])))
     if item["type"] == "missing" and keys[-1] in ("role", "agents"):
         step = 'every agent needs role = "..."' if keys[-1] == "role" else "describe each agent in [agents.NAME]"
         return _Mistake(where, f"{where} is missing", step)

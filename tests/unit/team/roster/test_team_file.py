@@ -145,6 +145,12 @@ approvalx = "ask"
     assert "agents.a.cwd" in refused.value.message and "agents.b.cwd" in refused.value.message
 
 
+def test_a_key_cannot_command_the_terminal(root):
+    with pytest.raises(BadRequest) as refused:
+        load(root, '[agents."a\\u001b[2J\\u0085"]\nx = 1\n')
+    assert all(line.isprintable() for line in refused.value.message.splitlines())
+
+
 def test_a_file_of_many_mistakes_names_the_first_twenty(root):
     with pytest.raises(BadRequest) as refused:
         load(root, BUILDER + "".join(f"x{n} = 1\n" for n in range(30)))
