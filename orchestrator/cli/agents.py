@@ -122,7 +122,7 @@ def list_agents(
             [
                 names[row["agent_id"]],
                 output.status_word(row["status"]),
-                row["running_task_id"] or "-",
+                output.short(row["running_task_title"] or "-", 40),
                 str(row["queue_depth"]),
                 row["engine"],
                 output.short(row["role"], 40),
@@ -133,6 +133,7 @@ def list_agents(
             for row in rows
         ],
         status_column=1,
+        empty="no agents" if every else "no agents; create one: orchestrator agent create NAME; deleted ones: --all",
     )
     if not source.live:
         output.warn("no daemon answers: shown from the files")
