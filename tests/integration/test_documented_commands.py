@@ -1,7 +1,6 @@
 """Every command line of the documentation is run, in the order of its page, as a person at a terminal runs it."""
 
 import json
-import re
 import shlex
 import stat
 import subprocess
@@ -14,11 +13,10 @@ import pytest
 
 from tests.fakes.openrouter import Fake
 from tests.security.human import ENDED, Human
+from tests.support.page_blocks import ROOT, lines_of
 from tests.support.spawn_stage import KEY
 from tests.support.stage import Stage, until
 
-ROOT = Path(__file__).resolve().parents[2]
-FENCE = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ELSEWHERE = {
     "make": ".ci/run and Makefile",
     "pipx": "tests/acceptance/test_install.py",
@@ -30,22 +28,6 @@ FAKE_CLI = """#!/bin/sh
 case "$1" in --version) echo "9.9.9"; exit 0;; esac
 echo "It is fine."
 """
-
-
-def lines_of(page: str) -> list[str]:
-    """The command lines of a page, in order; a line that ends with a backslash or in a here-document goes on."""
-    lines: list[str] = []
-    for block in FENCE.findall((ROOT / page).read_text("utf-8")):
-        rest = block.splitlines()
-        while rest:
-            line = rest.pop(0)
-            if end := re.search(r"<<-?'?(\w+)'?", line):
-                while rest and rest[0] != end[1]:
-                    line += "\n" + rest.pop(0)
-                line += "\n" + rest.pop(0)
-            if line.strip():
-                lines.append(line)
-    return lines
 
 
 PAGES = [str(path.relative_to(ROOT)) for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])]
