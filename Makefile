@@ -5,7 +5,7 @@ ARGS =
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup venv tools check test e2e demo bench bench-engines soak mutants lock dist release-check clean
+.PHONY: setup venv tools check test e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
@@ -38,6 +38,9 @@ bench: setup      ## figures, measured side by side in one run
 
 bench-engines: setup  ## what each real CLI costs as an agent, against scripted models
 	$(PY) -m benchmarks.engines $(ARGS)
+
+pictures: setup   ## docs/pictures/ of a team at work, and docs/screens/; needs what e2e needs
+	$(PY) -m tools.pictures $(ARGS)
 
 soak: setup       ## the long forms of the tests
 	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -o faulthandler_timeout=0 -m slow $(ARGS)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"\[([^\]]+)\]\((?!https?://|#)([^)#]+)(#[^)]*)?\)")
+LINK = re.compile(r"(!?)\[([^\]]+)\]\((?!https?://|#)([^)#]+)(#[^)]*)?\)")
 
 
 def without_relative_links(text: str, source: str = "") -> str:
@@ -22,12 +22,14 @@ def without_relative_links(text: str, source: str = "") -> str:
     'See the docs (docs/a.md) and docs/b.md.'
     >>> without_relative_links("[the docs](docs/a.md#top)", "https://example.org/x/")
     '[the docs](https://example.org/x/docs/a.md#top)'
+    >>> without_relative_links("![A window](docs/a.svg)")
+    'A window (docs/a.svg)'
     """
 
     def replaced(found: re.Match[str]) -> str:
-        words, file, anchor = found[1], found[2], found[3] or ""
+        picture, words, file, anchor = found[1], found[2], found[3], found[4] or ""
         if source:
-            return f"[{words}]({source.rstrip('/')}/{file}{anchor})"
+            return f"{picture}[{words}]({source.rstrip('/')}/{file}{anchor})"
         return words if words == file else f"{words} ({file})"
 
     return LINK.sub(replaced, text)

@@ -55,7 +55,7 @@ def _lines(root: Path, meta: dict[str, Any], files: dict[str, str], step: str) -
         *((name, _short(path, root)) for name, path in files.items()),
         ("next", step),
     ]
-    return [f"{name + ':':<11}{text}" if name else text for name, text in rows if text]
+    return [f"{name + ':':<12}{text}" if name else text for name, text in rows if text]
 
 
 def _running(meta: dict[str, Any]) -> str:

@@ -32,7 +32,8 @@ class Desk:
         size = ["-x", str(width), "-y", str(height)]
         client = ["tmux", "-u", *world.server.socket.flags(), "attach", "-t", self._session]
         start = ["new-session", "-d", *size, "-P", "-F", "#{pane_id}", "--", "env", "-i", *words, *client]
-        self.screen_pane = self._outer.run(*start, ";", "set-option", "-g", "status", "off")
+        self.screen_pane = self._outer.run(*start)
+        self._outer.run("set-option", "-g", "status", "off")
         until(lambda: world.server.run("list-clients"))
         # Keys that arrive at once, as on a busy machine, would be a paste to tmux, and its prefix a letter.
         world.server.run("set-option", "-g", "assume-paste-time", "0")
