@@ -22,6 +22,7 @@ from orchestrator.team.roster.team_file import TeamFile
 from orchestrator.team.team_prompts import PROMPTS
 from orchestrator.team.team_resources import TEMPLATES
 from orchestrator.worker.shell_command import read_payload
+from tests.support.page_blocks import command_lines
 from tools import docs
 
 ROOT = docs.ROOT
@@ -256,10 +257,37 @@ def test_tool_calls_in_examples_would_be_accepted(page):
             TypeAdapter(TOOLS[name].arguments).validate_json("{" + rest)
 
 
-def test_both_quickstarts_show_the_same_commands_and_calls():
-    english, korean = ROOT / "docs/quickstart.md", ROOT / "docs/ko/quickstart.md"
-    for language in ("sh", "text"):
-        assert blocks(english, language) == blocks(korean, language) != []
+def outline(page):
+    """What two languages of a page must have in common, in order, section by section."""
+    sections = re.split(r"^(?=#+ )", page.read_text("utf-8"), flags=re.MULTILINE)[1:]
+    return [
+        {
+            "heading": re.match(r"#+ (?:\d+\.)?", section)[0],
+            "blocks": FENCE.findall(section),
+            "rows": [len(re.findall(r"(?<!\\)\|", line)) for line in section.splitlines() if line.startswith("|")],
+            "links": sorted(
+                f"{(page.parent / place).resolve()}#{anchor}"
+                for place, _, anchor in (target.partition("#") for target in LINK.findall(FENCE.sub("", section)))
+            ),
+            "words": sorted(set(CODE.findall(FENCE.sub("", section)))),
+        }
+        for section in sections
+    ]
+
+
+def test_both_quickstarts_have_the_same_sections_commands_rows_links_and_words_of_code():
+    english, korean = outline(ROOT / "docs/quickstart.md"), outline(ROOT / "docs/ko/quickstart.md")
+    assert [one["heading"] for one in english] == [one["heading"] for one in korean]
+    for one, other in zip(english, korean, strict=True):
+        assert one == other
+    assert all(any(one[key] for one in english) for key in ("blocks", "rows", "links", "words"))
+
+
+def test_the_worked_example_of_the_readme_is_the_tutorials():
+    lines = [shlex.split(line, comments=True)[1:] for line in blocks(ROOT / "README.md", "console")[0].splitlines()]
+    tutorial = [shlex.split(line) for line in command_lines("".join(blocks(ROOT / "docs/tutorial.md", "sh")))]
+    assert [line for line in lines if line not in tutorial] == []
+    assert len(lines) == 9
 
 
 def test_the_readme_begins_with_the_two_commands():
