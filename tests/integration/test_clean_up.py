@@ -114,8 +114,7 @@ def test_gc_takes_what_is_over_and_ours_also_when_the_daemon_is_killed_meanwhile
         (directory / "lock").touch(mode=0o600)
         with socket.socket(socket.AF_UNIX) as sock:
             sock.bind(str(directory / "socket"))
-        for path in directory.iterdir():
-            os.utime(path, (1, 1))
+    # All are young: what is a day old a daemon may sweep by itself at any moment.
     (touched / "notes-of-somebody").write_text("x")
     lock = os.open(held / "lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -124,7 +123,7 @@ def test_gc_takes_what_is_over_and_ours_also_when_the_daemon_is_killed_meanwhile
     assert (code, kinds) == (0, ["pane", "agent", "run", "run directory"])
     assert stage.tagged()[panes["orphan"]] == "a1" and dead.exists() and stage.records("a1")
     code, told = run(stage, place, "gc", "--json")
-    assert [one["kind"] for one in told["items"]] == ["pane", "run directory"], "the rest is not a week old"
+    assert [one["kind"] for one in told["items"]] == ["pane"], "the rest is not old enough"
     for step in ("gc:agent-file", "gc:run-file"):
         arm(stage, step)
     code, told = run(stage, place, "gc", "--older-than", "0", "--apply", "--json")

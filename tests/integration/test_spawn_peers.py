@@ -473,10 +473,12 @@ def test_a_run_canceled_while_its_daemon_is_dead_leaves_no_task_to_its_agent(sce
     wire = scene.connect()
     run_id = create(wire, "Tea?", agent="a")
     command = agents.take("a")
-    (scene.stage.run_dir() / "stopped").touch(mode=0o600)  # no relay starts another one
+    for marker in ("restarting", "stopped"):  # no relay starts another one, and each holds its calls
+        (scene.stage.run_dir() / marker).touch(mode=0o600)
     scene.kill_daemon()
     key = wire.start("smartspawn_run_cancel", {"run_id": run_id})
     assert scene.stage.cli("daemon", "start").returncode == 0
+    (scene.stage.run_dir() / "restarting").unlink(missing_ok=True)
     assert "error" not in wire.outcome(wire.answer(key))
     assert ended(wire, run_id)["status"] == "canceled"
     until(lambda: scene.records("a", "inbox")[-1]["type"] == "cancel")
