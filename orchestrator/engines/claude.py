@@ -266,6 +266,7 @@ ROW = Engine(
     setup=SETUP,
     limits=(
         'Claude Code refuses approval "all" to root, unless it detects a sandbox.',
+        "With newer models its own default is auto mode, in which it decides which commands to ask about.",
         "An Esc in the middle of a turn is detected only from the screen.",
         "A user's hook or permission rule that denies our two tools overrides their approval.",
     ),

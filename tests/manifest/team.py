@@ -923,6 +923,29 @@ PROMISES: dict[str, Promise] = {
             "integration/test_reading_agents.py::test_only_the_newest_screens_are_kept_and_gc_removes_them_with_the_agent",
         ),
     ),
+    "WAYIN1": Promise(
+        "Who follows the tutorial line by line, with a real Claude Code, gets what the page says.",
+        ("e2e/test_tutorial.py::test_a_reader_of_the_tutorial_gets_what_it_promises",),
+    ),
+    "WAYIN2": Promise(
+        "Every documented command is run, the examples of the help included; the quickstart can be followed twice.",
+        (
+            "integration/test_documented_commands.py::test_the_commands_of_a_page_do_what_it_says",
+            "integration/test_documented_commands.py::test_the_quickstart_can_be_followed_twice",
+            "integration/test_help_examples.py::test_the_examples_of_the_help_do_what_they_say",
+            "integration/test_help_examples.py::test_every_example_stands_in_one_story",
+        ),
+    ),
+    "WAYIN3": Promise(
+        "Both quickstarts and the README's example say the same; pictures and screens are linked and of no machine.",
+        (
+            f"{DOCS}both_quickstarts_have_the_same_sections_commands_rows_links_and_words_of_code",
+            f"{DOCS}the_worked_example_of_the_readme_is_the_tutorials",
+            "unit/test_pictures.py::test_it_is_there_and_linked_and_small",
+            "unit/test_pictures.py::test_it_names_no_host_and_no_path_of_a_machine",
+            "unit/test_pictures.py::test_a_status_shows_each_kind_of_agent_on_one_line",
+        ),
+    ),
     "WORDS1": Promise(
         "A task is given in words: the payload is what the engine takes, attachments are copied once or not at all.",
         (
