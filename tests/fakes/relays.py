@@ -81,6 +81,15 @@ class Bench:
         os.kill(pid, signal.SIGKILL)
         until(lambda: not is_fake(pid, self.run))
 
+    def kill_seen_by(self, one):
+        """Kill -9 of the one daemon, and wait until the client's relay has closed its connection.
+
+        What the relay gets before that may have reached the daemon.
+        """
+        connected = one.sockets()
+        self.kill()
+        until(lambda: one.sockets() < connected)
+
     def close(self):
         for one in self.clients:
             one.end()
@@ -147,6 +156,14 @@ class Client:
         view = memoryview(data)
         while view:
             view = view[self.process.stdin.write(view) :]
+
+    def sockets(self):
+        """How many sockets the relay has open."""
+        count = 0
+        for fd in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                count += str(fd.readlink()).startswith("socket:")
+        return count
 
     def unread(self):
         """How many bytes the relay has not taken from its stdin yet."""

@@ -201,7 +201,7 @@ def test_a_call_is_refused_at_once_while_the_daemon_is_stopped_by_hand(bench):
     one = bench.client(ERR_AFTER=3600, INIT_AFTER=3600)
     one.handshake()
     (bench.run / "stopped").touch()
-    bench.kill()
+    bench.kill_seen_by(one)
     one.call(1, "effect")
     assert stopped(one.answer(1))
     # A model that calls again and again is slowed down: each refusal costs it a request.
@@ -213,7 +213,7 @@ def test_a_call_is_refused_at_once_while_the_daemon_is_stopped_by_hand(bench):
     (bench.run / "stopped").unlink()
     assert one.answer("slow")["result"] == {"n": 1}
     (bench.run / "stopped").touch()
-    bench.kill()
+    bench.kill_seen_by(one)
     one.call("again", "effect")
     assert stopped(one.answer("again"))
 
@@ -223,7 +223,7 @@ def test_a_call_that_a_daemon_may_have_carried_out_waits_for_the_next_one(bench)
     one.call(1, "hold")
     until(lambda: bench.lines("tools/call"))
     (bench.run / "stopped").touch()
-    bench.kill()
+    bench.kill_seen_by(one)
     one.call(2, "effect")
     assert stopped(one.answer(2))
     (bench.run / "stopped").unlink()
