@@ -120,8 +120,8 @@ class ModelFilter:
 class Model:
     """One model. ``context``: the tokens that it reads; ``score``: its quality, 100 the best, 0 unknown.
 
-    Without categories it is never picked from several, because of what it ``lacks``; it is called if it is named, or
-    the only one. ``answers`` False: never unless it is named.
+    A model without categories is called only if it is named or is the only model; ``lacks`` says why. A model with
+    ``answers`` False is called only if it is named.
     """
 
     id: str

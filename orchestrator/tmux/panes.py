@@ -82,7 +82,7 @@ class TaggedPane:
 class NewPane:
     """An agent pane to be made: its tag, and the argv tmux starts in it without any shell.
 
-    ``minimum``: the least size at which its program can be read; None: that of the layout's limits.
+    ``minimum`` is the smallest readable size, in columns and rows; None uses the minimum of the layout's limits.
     """
 
     agent_id: str

@@ -58,9 +58,9 @@ _ORDER = {"stopping": 3, "failed": 2, "exited": 1}
 
 
 def _fitness(meta: Mapping[str, Any]) -> tuple[bool, int, bool, str, str]:
-    """The order of several agents with one name; the last is the described one, which the name means elsewhere too.
+    """Sort key for agents of one name; the agent that sorts last is the one that the name means.
 
-    A working agent, then that of the exact id, then the newest.
+    Running agents sort after others, then the agent whose id equals the name, then by age, the newest last.
     """
     order = _ORDER.get(str(meta.get("status")), 0)
     agent_id = str(meta["agent_id"])
