@@ -93,7 +93,9 @@ def find_task(root: Path, word: str, agents: Iterable[str]) -> tuple[str, str]:
                 raise
     matches = exact or begins
     if not matches:
-        raise BadRequest("unknown_task", f"no task has the id {word!r}, or begins so", "orchestrator task list --all")
+        raise BadRequest(
+            "unknown_task", f"no task has an id that begins with {word!r}", "list all: orchestrator task list --all"
+        )
     if len(matches) > 1:
         ways = ", ".join(f"{agent}/{task}" for agent, task in matches[:5])
         what = f"several agents have a task {word!r}" if exact else f"{len(matches)} tasks begin with {word!r}"
