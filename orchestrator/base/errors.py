@@ -85,6 +85,17 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "agent_get shows the agent's unfinished tasks",
     ),
     "unknown_run": (BadRequest, "no team run has this id", "agent_list(scope='all') shows every run"),
+    "unknown_item": (BadRequest, "the inbox has no item with this id", "orchestrator inbox lists the items"),
+    "cannot_answer": (
+        BadRequest,
+        "this item of the inbox cannot be answered in this way",
+        "orchestrator inbox ID shows what it takes, or answer in the agent's pane",
+    ),
+    "not_allowed_to_answer": (
+        BadRequest,
+        "only a human may answer here, or a master whose user has set approvals.master",
+        "answer from a terminal of your own",
+    ),
     "unknown_engine": (BadRequest, "no engine has this name", "orchestrator doctor lists the engines"),
     "unknown_tool": (BadRequest, "this connection offers no tool of this name", "tools/list shows the tools"),
     "unknown_resource": (BadRequest, "no resource has this URI", "resources/templates/list shows the forms"),
@@ -226,6 +237,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         Conflict,
         "the agent is stopping, failed or deleted",
         "restart a failed agent, or create a new one",
+    ),
+    "item_over": (
+        Conflict,
+        "the item of the inbox was answered, withdrawn or has changed; nothing was decided",
+        "orchestrator inbox shows what waits now",
     ),
     "no_pane": (
         Conflict,

@@ -8,8 +8,8 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.facts import Facts
-from orchestrator.cli.status_lines import SAYS_NOTHING, totals_text
 from orchestrator.core.glyphs import outcome_sign
+from orchestrator.faces.status_lines import SAYS_NOTHING, totals_text
 
 QUEUED_SHOWN = 5
 

@@ -12,9 +12,9 @@ import typer
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import options, output
 from orchestrator.cli.agent_choice import chosen
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import FromDaemon
 from orchestrator.cli.options import AgentWord, Json
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 
 def peek(

@@ -12,9 +12,9 @@ import typer
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import completion, interrupt, options, output, trust
 from orchestrator.cli.agent_choice import chosen, shown_names
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import FromDaemon, facts
 from orchestrator.cli.options import AgentWord, Json, RunId
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 READY_WAIT_S = 110.0  # agent_create waits at most this long in any configuration
 DELETE_WAIT_S = 120.0

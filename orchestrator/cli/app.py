@@ -261,7 +261,7 @@ def _bug(error: Exception, *, as_json: bool) -> int:
     """Write the traceback to the log and report one sentence."""
     log = "the log could not be written"
     with contextlib.suppress(Exception):
-        from orchestrator.cli.daemon_client import marker, project_here  # noqa: PLC0415
+        from orchestrator.faces.daemon_client import marker, project_here  # noqa: PLC0415
 
         path = marker(project_here(), project_location.LOG)
         with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a") as file:  # noqa: PTH123

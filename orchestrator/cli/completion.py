@@ -13,7 +13,7 @@ _PLAIN = re.compile(r"\w[\w.+-]*")
 
 def agents(incomplete: str) -> list[str]:
     """The names of the agents that are not deleted; the id where a name does not mean one agent alone."""
-    from orchestrator.cli.daemon_client import project_here  # noqa: PLC0415
+    from orchestrator.faces.daemon_client import project_here  # noqa: PLC0415
     from orchestrator.team.roster import agent_names  # noqa: PLC0415
 
     rows = []

@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.edge.project_location import PER_CONNECTION
+from orchestrator.faces.daemon_client import project_here
 
 NOTE = "values come from the env block of the MCP client's server entry and apply to that connection only"
 

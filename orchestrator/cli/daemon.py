@@ -20,10 +20,10 @@ from orchestrator.base import lazy_imports
 from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.base.platform import process_facts
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import START_S, DaemonClient, marker, project_here
 from orchestrator.cli.options import Json, Settings
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import START_S, DaemonClient, marker, project_here
 from orchestrator.trust import lock_word
 
 END_S = 15.0  # a stop flushes every log and ends supervision

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli import output
-from orchestrator.cli.daemon_client import error_from
 from orchestrator.cli.demo_jobs import AGENTS, DemoJob, jobs
 from orchestrator.cli.demo_project import DemoProject, demo_dir, earlier_demos, end, environment, prepare
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.edge import project_location
+from orchestrator.faces.daemon_client import error_from
 from orchestrator.trust.state_dir import VARIABLE
 
 if TYPE_CHECKING:

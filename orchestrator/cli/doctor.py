@@ -15,12 +15,12 @@ import typer
 
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.cli import doctor_clis, doctor_leftovers, options, output
-from orchestrator.cli.daemon_client import DaemonClient, failed_start, project_here
 from orchestrator.cli.doctor_finding import DoctorFinding, of_error
 from orchestrator.cli.facts import daemon_if_any
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import DaemonClient, failed_start, project_here
 from orchestrator.tmux import server_address
 from orchestrator.trust import lock_word
 

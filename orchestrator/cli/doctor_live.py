@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.cli.daemon_client import DaemonClient
 from orchestrator.cli.demo_project import DemoProject, end
 from orchestrator.cli.doctor_finding import DoctorFinding
 from orchestrator.edge import project_location
+from orchestrator.faces.daemon_client import DaemonClient
 
 if TYPE_CHECKING:
     from orchestrator.engines.definition import Engine

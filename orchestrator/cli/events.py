@@ -6,11 +6,11 @@ from typing import Any
 
 from orchestrator.cli import options
 from orchestrator.cli.agent_choice import chosen
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.event_text import EventText
 from orchestrator.cli.facts import LogPrinter, facts
 from orchestrator.cli.options import AgentWord, Follow, Json, Last, RunId, Since
 from orchestrator.cli.run_choice import choose_run
+from orchestrator.faces.daemon_client import project_here
 
 
 def events(agent: AgentWord, since: Since = 0, follow: Follow = False, last: Last = 0, as_json: Json = False) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.base.errors import NotReady, OrchestratorError
-from orchestrator.cli.daemon_client import DaemonClient
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import DaemonClient
 
 PAGE = 1000
 FOLLOW_MS = 30_000
@@ -28,6 +28,7 @@ class Facts(Protocol):
     live: bool
 
     def agents(self) -> list[dict[str, Any]]: ...
+    def snapshot(self) -> dict[str, Any]: ...
     def window_run(self) -> str | None: ...
     def agent(self, agent_id: str) -> dict[str, Any]: ...
     def events(self, agent_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]: ...
@@ -47,6 +48,11 @@ class FromFiles:
 
     def agents(self) -> list[dict[str, Any]]:
         return self._reading.agents(self._root)
+
+    def snapshot(self) -> dict[str, Any]:
+        from orchestrator.faces.snapshot_client import offline_snapshot  # noqa: PLC0415
+
+        return offline_snapshot(self._root)
 
     def window_run(self) -> str | None:
         """The run that is led from this pane; without a daemon nothing knows the other panes of its window."""
@@ -85,6 +91,9 @@ class FromDaemon:
     def agents(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.link.tool("agent_list", {"scope": "all"})["agents"]
         return rows
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.link.ask("orchestrator/snapshot", {})
 
     def window_run(self) -> str | None:
         """The team run of this tmux window, as far as it has agents; outside tmux of the session made for it."""

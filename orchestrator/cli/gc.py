@@ -13,9 +13,9 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 from orchestrator.edge import run_directories
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 GC_S = 600.0
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -18,10 +18,10 @@ import typer
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.cli import options, output
 from orchestrator.cli.agent_choice import chosen
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import Facts, FromDaemon, facts
 from orchestrator.cli.options import AgentWord, Follow, Json
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import project_here
 
 LOOK_AGAIN_S = 0.25
 LINE_BYTES = 1 << 16

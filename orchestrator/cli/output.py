@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.cli import text_table
 from orchestrator.core import glyphs
+from orchestrator.faces import text_table
 
 
 def say(text: str) -> None:

@@ -11,8 +11,8 @@ import typer
 
 from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.options import Json
+from orchestrator.faces.daemon_client import project_here
 
 if TYPE_CHECKING:  # loads YAML
     from orchestrator.roles.catalogue import Role, RoleListing

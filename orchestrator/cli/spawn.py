@@ -13,8 +13,8 @@ import typer
 from orchestrator.base.errors import CODES, BadRequest
 from orchestrator.base.toolsets import SMARTSPAWN
 from orchestrator.cli import interrupt, options, output, reports, spawn_progress, spawn_text, trust
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 from orchestrator.spawn.modes.mode_names import MODES
 
 WAIT_MS = 20_000

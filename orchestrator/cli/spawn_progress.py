@@ -7,7 +7,7 @@ import sys
 from typing import Any, Self
 
 from orchestrator.cli import output
-from orchestrator.cli.daemon_client import DaemonClient
+from orchestrator.faces.daemon_client import DaemonClient
 
 LOOK_MS = 1000
 """How long the daemon may keep a look waiting for a change: a human watches the clock too."""

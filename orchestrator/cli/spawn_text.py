@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.base.errors import EXIT_CODES, Corrupt, NotReady
 from orchestrator.cli import output, spawn_progress
-from orchestrator.cli.daemon_client import DaemonClient
+from orchestrator.faces.daemon_client import DaemonClient
 
 
 def whole_artifact(link: DaemonClient, run_id: str, node: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import typer
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output, trust
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 LOOK_MS = 1000
 """Milliseconds between two looks at a squad: a human watches."""

@@ -19,12 +19,12 @@ import typer
 from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
 from orchestrator.cli import agent_card, completion, options, output
 from orchestrator.cli.agent_choice import chosen, shown_names
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import Facts, FromFiles, facts
 from orchestrator.cli.options import Json, RunId
-from orchestrator.cli.status_lines import StatusLine, footer, status_lines
 from orchestrator.core import glyphs
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import project_here
+from orchestrator.faces.status_lines import StatusLine, footer, status_lines
 
 NO_SIZE = os.terminal_size((80, 24))
 CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "dim": "2"}
@@ -69,7 +69,7 @@ def status(
 
 def _rows(source: Facts, run: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The rows to show, and what to show of each agent: its name where that means it alone."""
-    rows = source.agents()
+    rows = source.snapshot()["agents"]
     if run and run not in {row["run_id"] for row in rows}:
         raise BadRequest("unknown_run", f"no agent belongs to team run {run!r}", "list them: orchestrator runs")
     shown = [row for row in rows if row["status"] != "deleted" and (not run or row["run_id"] == run)]
@@ -106,7 +106,7 @@ def _printable(value: Any) -> Any:
 
 
 def _fitted(text: str, width: int | None) -> str:
-    from orchestrator.cli.text_table import cut  # noqa: PLC0415
+    from orchestrator.faces.text_table import cut  # noqa: PLC0415
 
     text = output.printable(text)
     return text if width is None else cut(text, width)

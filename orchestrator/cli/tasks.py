@@ -13,10 +13,10 @@ from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES, TERMINAL
 from orchestrator.cli import interrupt, options, output, task_payload
 from orchestrator.cli.agent_choice import chosen
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.event_text import EventText
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon
 from orchestrator.cli.options import AgentWord, Json
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 COPY_WAIT_S = 60.0
 

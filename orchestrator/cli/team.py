@@ -18,11 +18,11 @@ from orchestrator.base.errors import BadRequest, OrchestratorError, untrusted_no
 from orchestrator.cli import daemon, interrupt, options, output, trust
 from orchestrator.cli.agent_choice import shown_names
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
     from orchestrator.team.roster.team_plan import TeamStep

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json
-from orchestrator.cli.status_lines import totals_text
-from orchestrator.cli.text_table import Column, lines_of
+from orchestrator.faces.daemon_client import project_here
+from orchestrator.faces.status_lines import totals_text
+from orchestrator.faces.text_table import Column, lines_of
 
 
 def runs(as_json: Json = False) -> None:

@@ -15,10 +15,10 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Conflict, Environment, untrusted
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.options import Json
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 ROUNDS = 5
 """How often the files are shown again if they change during the question."""

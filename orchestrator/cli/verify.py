@@ -11,10 +11,10 @@ import typer
 
 from orchestrator.base.errors import EXIT_CODES, Corrupt
 from orchestrator.cli import options, output
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.options import Json, RunId
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
+from orchestrator.faces.daemon_client import project_here
 from orchestrator.trust import lock_word
 
 

@@ -10,10 +10,10 @@ import typer
 from orchestrator.cli import completion, options, output
 from orchestrator.cli.agent_card import titled
 from orchestrator.cli.agent_choice import chosen
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json
 from orchestrator.core import glyphs
+from orchestrator.faces.daemon_client import project_here
 
 
 def why(

@@ -13,9 +13,9 @@ import typer
 
 from orchestrator.cli import options, output
 from orchestrator.cli.agent_choice import chosen
-from orchestrator.cli.daemon_client import DaemonClient, project_here
 from orchestrator.cli.facts import Facts, FromDaemon, facts
 from orchestrator.cli.options import AgentWord, Json
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 
 CONFLICTS = 1
 REMOVE_WAIT_S = 300.0  # the daemon may be making worktrees for others

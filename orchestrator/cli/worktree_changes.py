@@ -10,9 +10,9 @@ import typer
 
 from orchestrator.cli import options, output
 from orchestrator.cli.agent_choice import chosen
-from orchestrator.cli.daemon_client import project_here
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import AgentWord, Json
+from orchestrator.faces.daemon_client import project_here
 
 CONFLICTS = 1
 _COLORS = {"+": "32", "-": "31", "@": "36"}

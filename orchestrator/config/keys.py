@@ -272,6 +272,43 @@ class Config(BaseModel):
         "member that exceeds it is ended.", "bytes",
         ge=65_536, le=1_099_511_627_776,
     )  # fmt: skip
+    approvals_master: bool = _key(
+        "own", False, "Let a master's CLI answer the permission prompts of other agents; never its own."
+    )
+    approvals_hold: Literal["faces", "always", "never"] = _key(
+        "own",
+        "faces",
+        "When Codex and Gemini CLI, which show no dialog while a hook waits, wait for an answer from outside; faces: "
+        "while top or the web page is open.",
+    )
+    approvals_hold_s: float = _key(
+        "own",
+        600.0,
+        "Maximum time that Codex or Gemini CLI waits for an answer from outside; then its own dialog appears.",
+        "s",
+        ge=1,
+        le=86_400,
+    )
+    notify: list[Literal["tmux", "bell", "desktop", "command"]] = _key(
+        "own", ["tmux"], "How you are notified when an agent needs you or fails, or when all tasks have ended."
+    )
+    notify_command: list[str] = _key(
+        "own", [], "Program with its arguments that is started for each notification; it gets JSON on stdin."
+    )
+    budget_usd: float = _key(
+        "harmless",
+        0.0,
+        "Cost of a team run above which the inbox says so; estimated, 0: no limit. Nothing is stopped.",
+        "USD",
+        ge=0,
+        le=1_000_000,
+    )
+    prices: dict[str, dict[Literal["input", "cached", "cache_write", "output"], float]] = _key(
+        "harmless",
+        {},
+        "Prices of models whose CLI tells no cost, in USD per million tokens: for a model's name, or how it begins.",
+    )
+    top_keys: dict[str, str] = _key("own", {}, "Keys of orchestrator top: for the name of an action its key.")
     gc_after_s: float = _key(
         "harmless", 604_800.0,
         "Time after which orchestrator gc removes the data of a deleted agent.", "s",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import os
 import re
 import stat
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import ValidationError
 
@@ -157,10 +158,22 @@ def toml_of(path: Path, data: bytes) -> dict[str, Any]:
 def _checked_keys(path: Path, content: bytes | None) -> dict[str, Any]:
     """The keys of a configuration file's content, each checked."""
     out: dict[str, Any] = {}
-    for key, value in toml_of(path, content or b"").items():
+    for key, value in _flat(toml_of(path, content or b"")):
+        if key in out:
+            raise BadRequest("bad_config", f"{path}: {key} is given twice", "keep one of them", file=str(path))
         _refuse_unknown(key, str(path), file=str(path))
         out[key] = _checked(key, value, str(path), file=str(path))
     return out
+
+
+def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The keys of a file; a table holds the keys that begin with its name: ``approvals.hold``, ``approvals_hold``."""
+    for name, value in settings.items():
+        if isinstance(value, dict) and name not in KEYS:
+            known = any(key.startswith(f"{name}_") for key in KEYS)
+            yield from ((f"{name}_{part}", inner) for part, inner in value.items()) if known else ((name, value),)
+        else:
+            yield name, value
 
 
 def content_of(path: Path) -> bytes | None:
@@ -215,6 +228,9 @@ def _parsed(key: str, text: str) -> Any:
     if kind in (int, float):
         with contextlib.suppress(ValueError):
             return int(text) if kind is int else float(text)
+    elif get_origin(kind) in (list, dict):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(text)
     elif key == "border" or kind is bool:
         word = text.lower()
         return True if word in _TRUE else False if word in _FALSE else text

@@ -24,7 +24,7 @@ OUTBOX_TYPES = frozenset(
     {
         "starting", "ready", "delivered", "ack", "progress", "cancel_requested", "result", "error", "canceled",
         "requeued", "parked", "woken", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted",
-        "failed", "stopped", "deleted", "lost",
+        "failed", "stopped", "deleted", "answered", "lost",
     }
 )  # fmt: skip
 LIFECYCLE = frozenset(
@@ -268,6 +268,36 @@ class Judged(_Happened):
     """The task."""
 
 
+class AnsweredBy(BaseModel):
+    """Who answered, and from where."""
+
+    model_config = _STRICT
+    face: Annotated[str, Field(description="where the answer was given: cli, top, web, rule")]
+    user: Annotated[str, Field(description="the user of the machine")] = ""
+    acts_as: Annotated[
+        Literal["human", "master", "rule"], Field(description="rule: one that a human made answered by itself")
+    ]
+
+
+class ItemAnswered(_Happened):
+    """An item of the inbox was answered: a permission, a question, or one that a human has dismissed."""
+
+    type: Literal["answered"]
+    item: Annotated[str, Field(description="id of the item of the inbox")]
+    kind: str
+    """What the item was: permission, question, error, …"""
+    decision: Literal["approve", "always", "deny", "answer", "release", "dismiss"]
+    """What was decided. release: the CLI was told to show its own dialog."""
+    who: AnsweredBy
+    tool: Annotated[str, Field(description="the tool that was asked for")] = ""
+    asked: Annotated[str, Field(description="what was asked for, as one masked line")] = ""
+    digest: Annotated[str | None, Field(description="SHA-256 of the whole text that was asked for")] = None
+    text: Annotated[str, Field(description="the answer to a question, or the reason of a denial")] = ""
+    rule: Annotated[str | None, Field(description="id of the rule that was made or that answered")] = None
+    task_id: TaskId | None = None
+    """The task."""
+
+
 EXITS = {
     "exit": "its program exited by itself",
     "signal": "a signal ended its program",
@@ -380,6 +410,7 @@ OutboxRecord = Annotated[
     | Requeued
     | Parked
     | Judged
+    | ItemAnswered
     | Exited
     | Restarted
     | Failed

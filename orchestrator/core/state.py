@@ -67,6 +67,11 @@ LIFE_EDGES: dict[tuple[str, str], str] = {
     ("failed", "restarted"): "starting",  # requested by hand: no policy restarts a failed agent
     ("failed", "stopped"): "stopped",
     ("stopped", "deleted"): "deleted",
+    ("starting", "answered"): "starting",
+    ("ready", "answered"): "ready",
+    ("exited", "answered"): "exited",  # a human has taken note of the error of its last task
+    ("failed", "answered"): "failed",
+    ("stopped", "answered"): "stopped",
     # A damaged line that doctor --fix has replaced: its number stays, and it has no effect.
     ("starting", "lost"): "starting",
     ("ready", "lost"): "ready",
@@ -82,6 +87,10 @@ REMEMBERED_RESTARTS = 200
 
 REMEMBERED_CALLS = 1000
 """Per agent: the least number of answered calls that a re-sent call is matched with."""
+
+
+REMEMBERED_ANSWERS = 50
+"""Per agent: the least number of answered items of the inbox that are known."""
 
 
 class Answered(NamedTuple):
@@ -144,6 +153,14 @@ class LastEnd(NamedTuple):
     seq: int  # of its outbox record
 
 
+class ItemAnswer(NamedTuple):
+    """What was answered to an item of the inbox."""
+
+    decision: str
+    text: str
+    seq: int  # of its outbox record
+
+
 class Finished(NamedTuple):
     """What is kept of an ended task."""
 
@@ -188,6 +205,7 @@ class Agent:
     calls: dict[str, Answered] = field(default_factory=dict)  # by req
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
     last_end: LastEnd | None = None
+    answers: dict[str, ItemAnswer] = field(default_factory=dict)  # by the id of the item; the newest only
     created_at: str | None = None
     ready_at: str | None = None
     ready_epoch: int = 0
@@ -392,6 +410,10 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.parked = kind == "parked"
         agent.wake_epoch = record["epoch"] if agent.parked else agent.wake_epoch
         agent.proofs["parked"] = Proof("outbox", record["seq"], kind, record["at"])
+    elif kind == "answered":
+        agent.answers[record["item"]] = ItemAnswer(record["decision"], record.get("text") or "", record["seq"])
+        if len(agent.answers) > 2 * REMEMBERED_ANSWERS:
+            agent.answers = dict(list(agent.answers.items())[-REMEMBERED_ANSWERS:])
     elif kind in ("stalled", "recovered"):
         agent.stalled = (record.get("reason") or "stalled") if kind == "stalled" else None
         agent.proofs["stalled"] = Proof("outbox", record["seq"], kind, record["at"])

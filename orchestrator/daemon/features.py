@@ -22,11 +22,16 @@ class Features:
     """Team, squads, spawn runs, project intelligence and trust. ``clients`` are the connections now."""
 
     def __init__(
-        self, roster: Roster, state: ConfigState, clients: Callable[[], Collection[Client]], log_file: str
+        self,
+        roster: Roster,
+        state: ConfigState,
+        clients: Callable[[], Collection[Client]],
+        log_file: str,
+        boot: str,
     ) -> None:
         self._clients = clients
         self._temporary = roster.temporary
-        self.team = TeamWiring(roster, self._masters)
+        self.team = TeamWiring(roster, self._masters, boot)
         self.squads = SquadWiring(roster, self.team.panes)
         self.spawn = SpawnWiring(roster, self.squads.squads, self.squads.library)
         self.gsd = GsdWiring(log_file)
@@ -72,7 +77,7 @@ class Features:
     def admin(self, client: Client) -> AdminMethods:
         """Requests that only the command line makes."""
         return {
-            **self.team.admin(),
+            **self.team.admin(client),
             **self.squads.admin(),
             **self.spawn.admin(client),
             **self.trust.admin(client),
@@ -80,6 +85,7 @@ class Features:
 
     def part(self, client: Client) -> None:
         """A connection has ended."""
+        self.team.part(client)
         self.spawn.part(client)
         self.gsd.part(client)
 

@@ -40,7 +40,7 @@ async def serve(
         if not writer.is_closing():
             writer.write(orjson.dumps(word) + b"\n")
 
-    channel = HookChannel(say)
+    channel = HookChannel(say, conn=client.origin.conn)
     entry: AgentEntry | None = None
     if client.rights == "agent":
         entry = _entry(client, roster)

@@ -87,7 +87,7 @@ class Daemon:
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.turns = WaitTurns()
         self.features = Features(
-            self.roster, state, lambda: self.clients, str(opened.directory / project_location.LOG)
+            self.roster, state, lambda: self.clients, str(opened.directory / project_location.LOG), self.boot_id
         )
         self.idle_since = time.monotonic()
         self._said_full = -math.inf

@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from orchestrator.core.screens import Composer, LogFinding, Screen, ScreenPattern
+from orchestrator.engines.permission_requests import PermissionRequest
 from orchestrator.engines.user_setup import UserSetup
 
 
@@ -190,6 +191,9 @@ class Engine:
     stall_after_s: float = 0.0  # silence with a task and a still screen before it is `stalled`; 0: as configured
     patterns: tuple[ScreenPattern, ...] = ()  # what explains a silent screen, first match wins
     log: str = ""  # a log that the CLI appends to, in the engine directory; asked if the screen explains nothing
+    request: Callable[[str, Mapping[str, Any]], PermissionRequest | None] | None = (
+        None  # what an event of its hook or plugin asks its user; None: it is decided in its pane alone
+    )
     explain_log: Callable[[str], LogFinding | None] = lambda _text: None  # what the end of the log explains
     min_pane: tuple[int, int] = (60, 12)  # columns and rows of the smallest pane in which a person can read it
     shared_process: str = ""  # regular expression: command line of a background process that serves several panes

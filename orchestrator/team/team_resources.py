@@ -1,11 +1,10 @@
-"""The team's resources: an agent's outbox, meta and artifacts, and the broadcasts of runs."""
+"""The team's resources: the snapshot and the inbox, agents' outboxes, metas and artifacts, broadcasts of runs."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -14,12 +13,17 @@ import orjson
 from orchestrator.base.errors import BadRequest
 from orchestrator.protocol.offers import Contents, ResourceMarks
 from orchestrator.protocol.resource_uris import NDJSON, parts_of_uri, unknown_resource
+from orchestrator.team.people.snapshot_feed import SnapshotFeed
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import PAGE_BYTES, artifact, artifacts, meta_of, record_view
 from orchestrator.team.roster.roster import Roster
 
 JSON = "application/json"
 MAX_ARTIFACT = 256 * 1024
+TEAM = {
+    "team://snapshot": "all agents: what they do, wait for and cost; who needs a human first",
+    "team://inbox": "everything that waits for a human: permissions, questions, logins, limits, errors",
+}
 TEMPLATES = (
     ("agent://{id}/outbox{?tail}", "outbox", NDJSON, "what happened with the agent; the last ?tail= records (200)"),
     ("agent://{id}/meta", "meta", JSON, "what agent_get shows"),
@@ -37,12 +41,16 @@ TEMPLATES = (
 class TeamResources:
     """A `ResourceSource`: what the roster holds, for one connection."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, feed: SnapshotFeed) -> None:
         self._roster = roster
+        self._feed = feed
 
     def listed(self) -> list[types.Resource]:
-        """Three of each agent, one of each run."""
-        listed = []
+        """The snapshot and the inbox, three of each agent, one of each run."""
+        listed = [
+            types.Resource(uri=uri, name=uri.removeprefix("team://"), mime_type=JSON, description=about)
+            for uri, about in TEAM.items()
+        ]
         for agent_id in self._roster.agents:
             listed += [
                 types.Resource(uri=f"agent://{agent_id}/{part}", name=f"{agent_id} {part}", mime_type=mime)
@@ -63,7 +71,7 @@ class TeamResources:
 
     def serves(self, uri: str) -> bool:
         """Every URI of an agent or a run."""
-        return uri.startswith(("agent:", "run:"))
+        return uri.startswith(("agent:", "run:", "team:"))
 
     async def read(self, uri: str, _session: Any) -> Contents:
         """BadRequest ``unknown_run``, ``unknown_agent``, ``unknown_artifact`` or ``unknown_resource``."""
@@ -79,7 +87,7 @@ class TeamResources:
         def changed(entry: AgentEntry) -> None:
             nonlocal known
             bases = {f"agent://{entry.agent_id}/{part}" for part in ("outbox", "meta", "artifacts")}
-            bases.add(f"run://{entry.run_id}/broadcast")
+            bases |= {f"run://{entry.run_id}/broadcast", *TEAM}
             marks.mark(lambda uri: uri.split("?", 1)[0] in bases)
             agents = frozenset(self._roster.agents)
             if agents != known:
@@ -87,9 +95,18 @@ class TeamResources:
                 marks.mark_list()
 
         self._roster.listeners.append(changed)
-        return partial(self._roster.listeners.remove, changed)
+        self._feed.listeners.append(changed)
+
+        def end() -> None:
+            self._roster.listeners.remove(changed)
+            self._feed.listeners.remove(changed)
+
+        return end
 
     def _records(self, uri: str) -> types.TextResourceContents:
+        if uri in TEAM:
+            answer = self._feed.whole() if uri == "team://snapshot" else {"inbox": self._feed.inbox()}
+            return _text(uri, JSON, orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
         scheme, owner, path, tail = parts_of_uri(uri)
         if scheme == "run" and path == ["broadcast"]:
             run = self._roster.runs.get(owner)

@@ -18,6 +18,10 @@ from orchestrator.team.life import agent_commands, agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.panes.pane_views import PaneViews
 from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.people_requests import PeopleRequests
+from orchestrator.team.people.snapshot_feed import SnapshotFeed
+from orchestrator.team.people.snapshot_rows import RowFacts
 from orchestrator.team.recovery.garbage_collection import GarbageCollection
 from orchestrator.team.recovery.repair import TeamRepair
 from orchestrator.team.recovery.team_adoption import TeamAdoption
@@ -34,7 +38,7 @@ from orchestrator.team.wake.paste_wake import PasteWake
 class TeamWiring:
     """The team of one daemon, from its start to its end. ``masters`` are the connections that may lead now."""
 
-    def __init__(self, roster: Roster, masters: Callable[[], list[MasterConnection]]) -> None:
+    def __init__(self, roster: Roster, masters: Callable[[], list[MasterConnection]], boot: str) -> None:
         self._roster = roster
         self.panes = TeamPanes(roster)
         self.supervisor = Supervisor(roster, self.panes)
@@ -48,6 +52,12 @@ class TeamWiring:
         self.supervisor.screen_watch.on_stale = self.parking.stale
         stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
         self._masters = Masters(roster, self.panes, masters, stop)
+        self.approvals = Approvals(roster)
+        self.parking.asks = self.approvals
+        self.feed = SnapshotFeed(roster, self.approvals, RowFacts(), boot)
+        self.approvals.changed = self.feed.touch
+        self.approvals.answered = self.supervisor.screen_watch.answered
+        self._people = PeopleRequests(self.feed, self.approvals)
         self._agent_tools = agent_tools.build(roster)
         self._master_tools = team_tools.build(self.supervisor, self._masters)
 
@@ -67,6 +77,7 @@ class TeamWiring:
 
     async def release(self) -> None:
         """Let go of what hooks hold, before any connection ends: they shall come back to the next daemon."""
+        await self.approvals.close()
         await self.parking.close()
         await self._paste_wake.close()
         await self.held_masters.close()
@@ -83,7 +94,7 @@ class TeamWiring:
             self._master_tools if leads else {},
             team_tools.INSTRUCTIONS if leads else "",
             TeamPrompts(self._roster, client),
-            TeamResources(self._roster),
+            TeamResources(self._roster, self.feed),
         )
 
     def agent_offer(self, client: Client, queries: agent_toolsets.Offered) -> Offer:
@@ -95,7 +106,11 @@ class TeamWiring:
         """The prompts of a connection that may not lead."""
         return TeamPrompts(self._roster, client, (AGENT,))
 
-    def admin(self) -> AdminMethods:
+    def part(self, client: Client) -> None:
+        """A connection has ended."""
+        self._people.part(client)
+
+    def admin(self, client: Client) -> AdminMethods:
         """Requests that only the command line makes."""
         views = PaneViews(self._roster, self.panes)
         return {
@@ -106,6 +121,7 @@ class TeamWiring:
             "fix": self._repair.run,
             "peek": views.peek,
             "pane": views.pane,
+            **self._people.admin(client),
         }
 
     def listed_tools(self, client: Client, answered: Any) -> None:

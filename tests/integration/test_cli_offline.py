@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.text_table import columns_of
+from orchestrator.faces.text_table import columns_of
 from tests.security.human import Human
 
 RUN = "run-20260102-030405-abcdef"

@@ -896,9 +896,9 @@ PROMISES: dict[str, Promise] = {
     "READING1": Promise(
         "The status is one screen: one line an agent in any width, who needs a human first, failures visible.",
         (
-            "unit/cli/test_status_lines.py::test_each_agent_has_one_line_that_fits_the_terminal",
-            "unit/cli/test_status_lines.py::test_who_needs_a_human_comes_first_then_the_busy_the_idle_the_ended_and_the_oldest_first",
-            "unit/cli/test_status_lines.py::test_an_idle_agent_whose_last_task_failed_says_so",
+            "unit/faces/test_status_lines.py::test_each_agent_has_one_line_that_fits_the_terminal",
+            "unit/faces/test_status_lines.py::test_who_needs_a_human_comes_first_then_the_busy_the_idle_the_ended_and_the_oldest_first",
+            "unit/faces/test_status_lines.py::test_an_idle_agent_whose_last_task_failed_says_so",
             "integration/test_cli_offline.py::test_the_status_of_eight_agents_fits_a_narrow_pane",
             "integration/test_cli_offline.py::test_a_watched_status_is_redrawn_in_place_until_ctrl_c",
             "integration/test_reading_agents.py::test_a_watched_status_outlives_its_daemon",

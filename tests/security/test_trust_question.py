@@ -285,7 +285,7 @@ if how != "kill":
 # What a hostile program says to the daemon itself, past the command line's own look.
 PAST = """
 import json, sys
-from orchestrator.cli.daemon_client import DaemonClient, project_here
+from orchestrator.faces.daemon_client import DaemonClient, project_here
 from orchestrator.base.errors import OrchestratorError
 with DaemonClient(project_here(), start=True) as link:
     digest = link.ask("orchestrator/trust_preview", {})["digest"]

@@ -53,10 +53,12 @@ PACKAGES = {
         "base", "trust", "core", "edge", "config", "protocol", "team", "squad", "spawn", "gsd",
         "project_trust",
     },
+    # What people look at: the snapshot and what shows it. Knows the daemon by its socket alone.
+    "faces": {"base", "core", "edge", "team"},
     # Parse, call one service, render.
     "cli": {
         "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd",
-        "project_trust", "daemon",
+        "project_trust", "daemon", "faces",
     },
     # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.
     "hook": set(),
@@ -75,6 +77,8 @@ INNER = {
     "wake": {"panes", "roster"},
     # What a CLI's launch and end ask for; nothing wakes, shows or keeps an agent by calling it.
     "life": {"wake", "panes", "roster", "worktrees"},
+    # What people see of the team and answer: the snapshot, the inbox, approvals, notifications.
+    "people": {"life", "wake", "panes", "roster", "worktrees"},
     # Repairs and removes what no life will touch again: it asks the supervisor, who never asks it.
     "recovery": {"life", "roster", "worktrees"},
 }
@@ -417,6 +421,7 @@ def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
         "orchestrator.edge.member_viewer",
         "orchestrator.worker.task_loop",
         "orchestrator.worker.relay_client",
+        "orchestrator.faces.daemon_client",
         "orchestrator.cli",
     }
     for name, path in modules():

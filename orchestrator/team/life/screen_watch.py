@@ -88,6 +88,12 @@ class ScreenWatch:
             entry.finding = entry.seen = None
         self._arm()
 
+    def answered(self, entry: AgentEntry) -> None:
+        """Its question has just been answered: what its screen still shows of it must be seen twice to count."""
+        life = self._lives.get(entry.agent_id)
+        if life is not None:
+            life.reported, life.last = None, None
+
     def _arm(self) -> None:
         if self._due is None and not self._closed:
             self._due = self._rounds.begin(self._tick)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import structlog
 
@@ -54,6 +54,7 @@ class HookChannel:
     say: Callable[[dict[str, Any]], None]
     keeps: bool = False
     depth: int | None = None
+    conn: str = ""  # id of its connection, the same after it came back to another daemon
     answered: bool = False
 
     def none(self) -> None:
@@ -64,6 +65,13 @@ class HookChannel:
 
     def wake(self, reason: str) -> None:
         self._answer({"answer": "wake", "reason": reason})
+
+    def decide(self, **output: Any) -> bool:
+        """Send a decision on a permission or a question; False if a hook was answered or has ended before."""
+        if self.answered and not self.keeps:
+            return False
+        self._answer({"answer": "decide", **output})
+        return True
 
     def _answer(self, word: dict[str, Any]) -> None:
         if self.keeps or not self.answered:
@@ -97,6 +105,19 @@ class _ParkedLaunch:
     holding: asyncio.Task[None] | None = None
 
 
+class PermissionRequests(Protocol):
+    """Who takes what CLIs ask their user (`team.people.approvals`)."""
+
+    def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> bool:
+        """Take the event if it asks for a permission or a question; False: it is not one for this service."""
+
+    def went_on(self, entry: AgentEntry, kind: str) -> None:
+        """The CLI goes on after an event of this kind: what it asked before was answered."""
+
+    def hook_ended(self, entry: AgentEntry, channel: HookChannel) -> None:
+        """The connection has ended."""
+
+
 class Parking:
     """The parked agents of one roster.
 
@@ -110,6 +131,7 @@ class Parking:
         self._lives: dict[str, _ParkedLaunch] = {}
         self._tasks = BackgroundTasks()
         self._closed = False
+        self.asks: PermissionRequests | None = None
 
     async def close(self) -> None:
         """Stop answering: the hooks reconnect to the next daemon."""
@@ -137,8 +159,13 @@ class Parking:
             entry.session = hook_event.session
         if channel.keeps:
             life.plugin = channel
+        if self.asks is not None and self.asks.heard(entry, channel, hook_event):
+            entry.changed.notify()
+            return
         if kind not in ("permission", "notice", "start"):
             entry.finding = None  # the CLI goes on: nobody asks for anything any more
+            if self.asks is not None:
+                self.asks.went_on(entry, kind)
         if kind != "notice":
             entry.at_prompt = False
         if kind == "turn_end":
@@ -328,6 +355,8 @@ class Parking:
         """The connection ended. A held hook that ends by itself was ended by its CLI: a human pressed Esc."""
         life = self._lives.get(entry.agent_id)
         channel.answered = True
+        if self.asks is not None and not self._closed:
+            self.asks.hook_ended(entry, channel)
         if life is None or self._closed:
             return
         if life.plugin is channel:

@@ -100,7 +100,8 @@ def test_a_life_record_moves_along_its_edge_or_is_refused_unchanged(before, kind
     desk = living(before)
     after = state.LIFE_EDGES.get((before, kind))
     epoch = desk.agent.epoch + (1 if kind in ("restarted", "starting") else 0)
-    record = raw(desk, kind, reason="x") | {"epoch": epoch}
+    said = {"item": "0123abcd", "decision": "approve"} if kind == "answered" else {"reason": "x"}
+    record = raw(desk, kind, **said) | {"epoch": epoch}
     if after is None:
         seen = essence(desk.agent)
         with pytest.raises(Corrupt):

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, Environment, NotReady
-from orchestrator.cli import daemon_client as links
-from orchestrator.cli.daemon_client import DaemonClient, error_from, marker
 from orchestrator.edge import daemon_connection, project_location
 from orchestrator.edge.project_location import Project
+from orchestrator.faces import daemon_client as links
+from orchestrator.faces.daemon_client import DaemonClient, error_from, marker
 
 Answer = Callable[[dict], list[dict]]
 DIE = {"die": True}

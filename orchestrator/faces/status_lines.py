@@ -10,16 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from orchestrator.cli.text_table import Column, age, cut, lines_of
+from orchestrator.core.attention import in_order, needs_human
 from orchestrator.core.glyphs import outcome_sign, status_sign
+from orchestrator.faces.text_table import Column, age, cut, lines_of
 
-NEEDS_HUMAN = ("blocked", "stalled", "failed")
-_ORDER = {
-    **dict.fromkeys(NEEDS_HUMAN, 0),
-    **dict.fromkeys(("busy", "starting", "exited"), 1),
-    **dict.fromkeys(("idle", "parked", "unknown"), 2),
-    **dict.fromkeys(("stopping", "deleted"), 3),
-}
 SAYS_NOTHING = ("busy", "idle", "parked")
 """Statuses whose reason repeats the status."""
 WIDE = 90  # columns from which task and reason have a column each
@@ -32,11 +26,6 @@ class StatusLine(NamedTuple):
     text: str
     status: str = ""
     colored: int = 0
-
-
-def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows: who needs a human, the busy, the idle, the ended; the oldest status first."""
-    return sorted(rows, key=lambda row: (_ORDER.get(row["status"], 2), row.get("since") or "~", str(row["agent_id"])))
 
 
 def status_lines(
@@ -85,7 +74,7 @@ def status_lines(
 
 def footer(rows: Sequence[dict[str, Any]], width: int | None, *, ascii_only: bool = False) -> str:
     """The team in one line: ``12 agents · 2 need you · 7 busy · 41 ✓ 3 ✕``."""
-    waiting = sum(row["status"] in NEEDS_HUMAN for row in rows)
+    waiting = sum(map(needs_human, rows))
     busy = sum(row["status"] == "busy" for row in rows)
     ended = totals_text([row.get("finished") or {} for row in rows], ascii_only=ascii_only)
     parts = [
@@ -128,7 +117,7 @@ def reason_text(row: dict[str, Any]) -> str:
 
 def _joined(row: dict[str, Any], work: str, reason: str) -> str:
     """Task and reason in one column: of an agent that needs a human the reason comes first."""
-    first, second = (reason, work) if row["status"] in NEEDS_HUMAN else (work, reason)
+    first, second = (reason, work) if needs_human(row) else (work, reason)
     return ": ".join(filter(None, (first, second)))
 
 

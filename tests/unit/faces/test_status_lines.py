@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.cli.status_lines import footer, in_order, status_lines
-from orchestrator.cli.text_table import Column, columns_of, cut, lines_of
 from orchestrator.core import glyphs
+from orchestrator.core.attention import in_order
+from orchestrator.faces.status_lines import footer, status_lines
+from orchestrator.faces.text_table import Column, columns_of, cut, lines_of
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

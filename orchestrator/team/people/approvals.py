@@ -1,0 +1,419 @@
+"""What the CLIs of agents ask their user: pending requests, their answers by a human or a rule, and the records.
+
+A request comes from a CLI's hook or plugin, which waits. Its answer is recorded (`answered`) and durable before the
+CLI gets it, so that a hook that comes back after a daemon's death is answered from the record. Nothing here types.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import structlog
+
+from orchestrator.base.background_tasks import BackgroundTasks
+from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
+from orchestrator.base.secret_masks import READ_CHARS, masked, one_line
+from orchestrator.core import blocked
+from orchestrator.core.inbox_items import InboxItem, ItemDecision, item_id, of_agent, recorded_items
+from orchestrator.core.record_drafts import happened
+from orchestrator.core.records import Draft
+from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, ScreenFinding
+from orchestrator.engines.permission_requests import Asked, PermissionRequest
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.wake.parking import HookChannel, HookEvent
+
+log = structlog.get_logger()
+
+PAST_ITEMS = 1000
+"""How many ended items are remembered, so that a late answer is told from a wrong id."""
+
+
+class PermissionChannel(Protocol):
+    """The way back to the CLI that asks. ``decide`` answers once; False if nobody listens any more.
+
+    ``release``: the CLI shows its own dialog, or keeps the one it shows.
+    """
+
+    def decide(self, decision: ItemDecision, text: str) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """Who answers: the face it comes from, the user, and as what; a master only if the user has allowed it."""
+
+    face: str
+    user: str = ""
+    acts_as: Literal["human", "master", "rule"] = "human"
+
+    def as_record(self) -> dict[str, str]:
+        return {"face": self.face, "user": self.user, "acts_as": self.acts_as}
+
+
+@dataclass(frozen=True)
+class GivenAnswer:
+    """One answer: what was decided, with which words, by whom, and the rule that was made or that answered."""
+
+    decision: ItemDecision
+    text: str
+    by: Answerer
+    rule: str | None = None
+
+
+class Rules(Protocol):
+    """The rules that humans made with ``--always``."""
+
+    def matching(self, asked: Asked) -> str | None:
+        """The id of the rule that allows this; None without one."""
+
+    def add(self, asked: Asked) -> str:
+        """Make a rule for exactly this; its id. BadRequest ``cannot_answer`` if no rule can be made of it."""
+
+
+class NoRules:
+    """No rule is known, and none can be made."""
+
+    def matching(self, asked: Asked) -> str | None:  # noqa: ARG002 - the shape of Rules
+        return None
+
+    def add(self, asked: Asked) -> str:
+        raise BadRequest("cannot_answer", f"no rule can be made for {asked.tool}")
+
+
+@dataclass(eq=False)
+class _HookPermission:
+    """The way back through a hook or plugin, in the words of its CLI."""
+
+    hook: HookChannel
+    request: PermissionRequest
+
+    def decide(self, decision: ItemDecision, text: str) -> bool:
+        return self.hook.decide(**self.request.output(decision, text))
+
+
+@dataclass(eq=False)
+class _Pending:
+    """One request that waits."""
+
+    item: InboxItem
+    asked: Asked
+    channel: PermissionChannel
+    dialog_meanwhile: bool
+    answering: bool = False
+
+
+class Approvals:
+    """The requests of a roster's agents.
+
+    ``faces``: how many faces are open that can answer. ``changed`` is called with an agent whose items changed;
+    ``answered`` with one whose question has just been answered: its screen may still show it for a moment.
+    """
+
+    def __init__(self, roster: Roster, rules: Rules | None = None) -> None:
+        self._roster = roster
+        self.rules: Rules = rules or NoRules()
+        self.changed: Callable[[AgentEntry], None] = lambda _entry: None
+        self.answered: Callable[[AgentEntry], None] = lambda _entry: None
+        self._pending: dict[str, dict[str, _Pending]] = {}  # agent -> key of the request
+        self._past: dict[str, str] = {}  # id of an item -> why it is over
+        self._moved = Signal()
+        self._faces = 0
+        self._tasks = BackgroundTasks()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Forget the requests without an answer: their hooks come back to the next daemon."""
+        self._closed = True
+        await call_off(self._tasks)
+
+    @property
+    def faces(self) -> int:
+        return self._faces
+
+    @faces.setter
+    def faces(self, count: int) -> None:
+        self._faces = count
+        if not self.holds:
+            for pending in [p for requests in self._pending.values() for p in requests.values()]:
+                if not pending.dialog_meanwhile and not pending.answering:
+                    self._release(pending, "no face is open that can answer")
+
+    @property
+    def holds(self) -> bool:
+        """Whether a CLI that shows no dialog meanwhile waits for an answer from outside."""
+        wanted = self._roster.config().approvals_hold
+        return wanted == "always" or (wanted == "faces" and self._faces > 0)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def requested(
+        self, entry: AgentEntry, key: str, asked: Asked, channel: PermissionChannel, *, dialog_meanwhile: bool
+    ) -> None:
+        """Take one request; ``key`` tells it from all others of the agent's launch, also after it came back."""
+        if self._closed:
+            return  # the hook comes back to the next daemon
+        agent, at = entry.state, rfc3339(self._roster.clock.now())
+        request_id = item_id(entry.agent_id, agent.epoch, key)
+        if before := agent.answers.get(request_id):  # of an earlier daemon, which could not say it
+            channel.decide(_decision_of(before.decision), before.text)
+            return
+        item = InboxItem(
+            request_id,
+            asked.kind,
+            entry.agent_id,
+            asked.line,
+            at,
+            tool=one_line(asked.tool, 100),
+            cwd=one_line(asked.cwd, READ_CHARS),
+            asked=shown(asked.text),
+            questions=asked.questions,
+            answers=_answers(asked, dialog_meanwhile=dialog_meanwhile),
+            by=asked.by,
+            cut=asked.cut,
+        )
+        pending = _Pending(of_agent(item, agent), asked, channel, dialog_meanwhile)
+        rule = self.rules.matching(asked) if asked.kind == "permission" and not asked.cut else None
+        if rule is not None:
+            pending.answering = True
+            self._keep(entry, key, pending)
+            self._tasks.start(self._allowed_by_rule(entry, pending, rule))
+            return
+        if not dialog_meanwhile and not self.holds:
+            channel.decide("release", "")
+            return
+        self._keep(entry, key, pending)
+        self._show(entry)
+        if not dialog_meanwhile:
+            self._tasks.start(self._until_limit(pending))
+
+    def withdrawn(self, entry: AgentEntry, key: str | None, reason: str) -> None:
+        """The request (None: each of the agent) is over without us: answered in the pane, or its hook has ended.
+
+        A hook that still waits is released: its late word would count for nothing.
+        """
+        for pending in self._of(entry, key):
+            if not pending.answering:
+                self._drop(entry, pending, reason)
+                pending.channel.decide("release", "")
+        self._show(entry)
+
+    def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> bool:
+        """Take an event that asks for a permission or a question, as the agent's engine reads it."""
+        row = entry.engine
+        request = row.request(hook_event.event, hook_event.data) if row is not None and row.request else None
+        if request is None:
+            return False
+        key = request.key or channel.conn
+        way = _HookPermission(channel, request)
+        self.requested(entry, key, request.asked, way, dialog_meanwhile=request.dialog_meanwhile)
+        return True
+
+    def went_on(self, entry: AgentEntry, kind: str) -> None:
+        """The CLI goes on after an event of this kind: a human has answered in the pane."""
+        if self._of(entry, None):
+            self.withdrawn(entry, None, f"answered in its pane ({kind or 'it goes on'})")
+
+    def hook_ended(self, entry: AgentEntry, channel: HookChannel) -> None:
+        """Its hook or plugin has ended: nobody waits for the answers any more."""
+        for pending in self._of(entry, None):
+            ours = isinstance(pending.channel, _HookPermission) and pending.channel.hook is channel
+            if ours and not pending.answering:
+                self._drop(entry, pending, "its CLI has ended the request")
+                self._show(entry)
+
+    def release_all(self, entry: AgentEntry) -> None:
+        """Let the agent's CLI show its own dialogs."""
+        for pending in self._of(entry, None):
+            self._release(pending, "released")
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def items(self, entry: AgentEntry) -> list[InboxItem]:
+        """The agent's items: its requests, and what its records show."""
+        requests = [
+            pending.item for pending in self._pending.get(entry.agent_id, {}).values() if not pending.answering
+        ]
+        return [*requests, *recorded_items(entry.state, asked_elsewhere=bool(requests))]
+
+    async def answer(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
+        """Answer an item; ``{ok, item, decision, agent_id, rule}``.
+
+        BadRequest ``unknown_item``, or ``cannot_answer`` if the item cannot be answered so; Conflict ``item_over`` if
+        it was answered, withdrawn or changed meanwhile. Nothing is typed, and nothing reaches a CLI, on an error.
+        """
+        for agent_id, requests in self._pending.items():
+            for pending in requests.values():
+                if pending.item.item_id == wanted:
+                    return await self._answer(self._roster.agents[agent_id], pending, given)
+        for entry in self._roster.agents.values():
+            if before := entry.state.answers.get(wanted):
+                raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
+            for item in recorded_items(entry.state):
+                if item.item_id == wanted:
+                    return await self._take_note(entry, item, given)
+        if wanted in self._past:
+            raise Conflict("item_over", f"item {wanted} is over: {self._past[wanted]}")
+        raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
+
+    def agent_of(self, wanted: str) -> AgentEntry | None:
+        """The agent that the item is of; None if there is none such now."""
+        for agent_id, requests in self._pending.items():
+            if any(pending.item.item_id == wanted for pending in requests.values()):
+                return self._roster.agents[agent_id]
+        entries = self._roster.agents.values()
+        return next((e for e in entries if any(item.item_id == wanted for item in recorded_items(e.state))), None)
+
+    async def _answer(self, entry: AgentEntry, pending: _Pending, given: GivenAnswer) -> dict[str, Any]:
+        item = pending.item
+        if pending.answering:
+            raise Conflict("item_over", f"item {item.item_id} is being answered")
+        _must_take(item, given.decision)
+        if given.decision == "always" and given.by.acts_as != "human":
+            raise BadRequest("cannot_answer", "only a human makes a rule")
+        pending.answering = True
+        try:
+            if given.decision == "always":
+                given = replace(given, rule=self.rules.add(pending.asked))
+            await self._record(entry, pending, given)
+        except BaseException:
+            pending.answering = False
+            raise
+        reached = pending.channel.decide(_decision_of(given.decision), given.text)
+        self._drop(entry, pending, f"answered: {given.decision}")
+        self._show(entry)
+        self.answered(entry)
+        if not reached:
+            raise Conflict("item_over", f"{entry.agent_id} has ended the request {item.item_id} meanwhile")
+        return _answered(item, given)
+
+    async def _allowed_by_rule(self, entry: AgentEntry, pending: _Pending, rule: str) -> None:
+        given = GivenAnswer("approve", "", Answerer("rule", acts_as="rule"), rule)
+        try:
+            await self._record(entry, pending, given)
+        except OrchestratorError as error:
+            # Without its record nothing is allowed: a human decides.
+            log.warning("a rule did not answer", agent=entry.agent_id, **error.as_dict())
+            pending.answering = False
+            self._show(entry)
+            return
+        pending.channel.decide("approve", "")
+        self._drop(entry, pending, "answered by a rule")
+        self._show(entry)
+
+    async def _take_note(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
+        _must_take(item, given.decision)
+        await self._roster.commit(entry, [self._draft(entry, item, given)])
+        self.changed(entry)
+        return _answered(item, given)
+
+    async def _record(self, entry: AgentEntry, pending: _Pending, given: GivenAnswer) -> None:
+        digest = hashlib.sha256(pending.asked.text.encode("utf-8", "surrogatepass")).hexdigest()
+        await self._roster.commit(entry, [self._draft(entry, pending.item, given, digest)])
+
+    def _draft(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer, digest: str | None = None) -> Draft:
+        fields: dict[str, Any] = {
+            "item": item.item_id,
+            "kind": item.kind,
+            "decision": given.decision,
+            "who": given.by.as_record(),
+            "tool": item.tool,
+            "asked": item.text,
+            "text": given.text,
+        }
+        known = {"digest": digest, "rule": given.rule, "task_id": item.task_id}
+        fields |= {name: value for name, value in known.items() if value}
+        return happened(entry.state, "answered", rfc3339(self._roster.clock.now()), by="orchestrator", **fields)
+
+    # -- small things -------------------------------------------------------------------------------------------
+
+    async def _until_limit(self, pending: _Pending) -> None:
+        clock = self._roster.clock
+        entry = self._roster.agents[pending.item.agent_id]
+
+        def over() -> bool | None:
+            return None if pending in self._of(entry, None) else True
+
+        limit = clock.monotonic() + self._roster.config().approvals_hold_s
+        if not await wait_until(over, self._moved, limit, clock) and not pending.answering:
+            self._release(pending, "nobody answered in time")
+
+    def _release(self, pending: _Pending, reason: str) -> None:
+        entry = self._roster.agents[pending.item.agent_id]
+        self._drop(entry, pending, reason)
+        pending.channel.decide("release", "")
+        self._show(entry)
+
+    def _keep(self, entry: AgentEntry, key: str, pending: _Pending) -> None:
+        self._pending.setdefault(entry.agent_id, {})[key] = pending
+
+    def _of(self, entry: AgentEntry, key: str | None) -> list[_Pending]:
+        requests = self._pending.get(entry.agent_id, {})
+        return [pending for name, pending in requests.items() if key is None or name == key]
+
+    def _drop(self, entry: AgentEntry, pending: _Pending, reason: str) -> None:
+        requests = self._pending.get(entry.agent_id, {})
+        for key in [key for key, other in requests.items() if other is pending]:
+            del requests[key]
+        self._past[pending.item.item_id] = reason
+        if len(self._past) > PAST_ITEMS:
+            del self._past[next(iter(self._past))]
+        self._moved.notify()
+
+    def _show(self, entry: AgentEntry) -> None:
+        """Record what the agent asks now, or that it asks nothing any more."""
+        waiting = next((p for p in self._of(entry, None) if not p.answering), None)
+        at = rfc3339(self._roster.clock.now())
+        if waiting is None:
+            entry.finding = None
+            drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason="it was answered")
+        else:
+            kind: FindingKind = "permission" if waiting.item.kind == "permission" else "dialog"
+            entry.finding = ScreenFinding(kind, one_line(waiting.item.text, REASON_MAX))
+            drafts = blocked.explained(entry.state, entry.finding, at=at)
+        try:
+            self._roster.write(entry, drafts)
+        except OrchestratorError as error:
+            log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
+        entry.changed.notify()
+        self.changed(entry)
+
+
+def shown(text: str) -> str:
+    """The whole text for a human's decision: secrets masked, invisible characters as codes, line breaks kept."""
+    lines = masked(text).split("\n")
+    return "\n".join("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in x) for x in lines)
+
+
+def _answers(asked: Asked, *, dialog_meanwhile: bool) -> tuple[ItemDecision, ...]:
+    release: tuple[ItemDecision, ...] = () if dialog_meanwhile else ("release",)
+    if asked.cut:
+        return ("deny", *release)
+    if asked.kind == "question":
+        return ("answer", "deny", *release)
+    return ("approve", "always", "deny", *release)
+
+
+def _must_take(item: InboxItem, decision: ItemDecision) -> None:
+    if decision not in item.answers:
+        can = ", ".join(item.answers) or "no answer from here: go to its pane"
+        raise BadRequest("cannot_answer", f"item {item.item_id} takes {can}; not {decision}")
+
+
+def _answered(item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
+    return {
+        "ok": True,
+        "item": item.item_id,
+        "decision": given.decision,
+        "agent_id": item.agent_id,
+        "rule": given.rule,
+    }
+
+
+def _decision_of(decision: str) -> ItemDecision:
+    """What the CLI is told: it never hears of an always, which is the daemon's."""
+    known: dict[str, ItemDecision] = {"deny": "deny", "answer": "answer", "release": "release"}
+    return known.get(decision, "approve")

@@ -1,0 +1,68 @@
+"""What faces ask of the daemon for people: the snapshot, and answers to items of the inbox. For the command line."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from functools import partial
+from typing import Any, cast, get_args
+
+from orchestrator.base.errors import BadRequest
+from orchestrator.core.inbox_items import ItemDecision
+from orchestrator.protocol.offers import AdminMethods
+from orchestrator.protocol.tool_calls import Client
+from orchestrator.team.people.approvals import Answerer, Approvals, GivenAnswer
+from orchestrator.team.people.snapshot_feed import SnapshotFeed
+
+TEXT_MAX = 20_000
+FACE_MAX = 32
+
+
+class PeopleRequests:
+    """The requests of one daemon's faces."""
+
+    def __init__(self, feed: SnapshotFeed, approvals: Approvals) -> None:
+        self._feed = feed
+        self._approvals = approvals
+
+    def admin(self, client: Client) -> AdminMethods:
+        """The methods of this connection."""
+        return {"snapshot": partial(self._snapshot, client), "answer": partial(self._answer, client)}
+
+    def part(self, client: Client) -> None:
+        """The connection has ended: its face is closed."""
+        self._feed.closed(client.origin.conn)
+
+    async def _snapshot(
+        self,
+        client: Client,
+        *,
+        since: int = 0,
+        boot: str = "",
+        wait_ms: int = 0,
+        face: str = "cli",
+        answers: bool = False,
+    ) -> dict[str, Any]:
+        """The snapshot, or what has changed since a version of it. One that is read once opens no face."""
+        if not wait_ms and not since and not answers:
+            return self._feed.whole()
+        place = self._feed.opened(client.origin.conn, face[:FACE_MAX], answers=bool(answers))
+        return await self._feed.since(int(since), str(boot), int(wait_ms) / 1000, place)
+
+    async def _answer(
+        self, _client: Client, *, item: str, decision: str, text: str = "", face: str = "cli"
+    ) -> dict[str, Any]:
+        if decision not in get_args(ItemDecision):
+            raise BadRequest("bad_argument", f"decision is one of: {', '.join(get_args(ItemDecision))}")
+        if len(text) > TEXT_MAX:
+            raise BadRequest("bad_argument", f"the text is longer than {TEXT_MAX} characters")
+        given = GivenAnswer(cast("ItemDecision", decision), text, Answerer(face[:FACE_MAX], user_name()))
+        return await self._approvals.answer(item, given)
+
+
+def user_name() -> str:
+    """The name of the user whose daemon this is; its number if it has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

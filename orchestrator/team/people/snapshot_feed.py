@@ -1,0 +1,242 @@
+"""The snapshot of a team, kept current for all that show it: its rows, the inbox, and who follows it.
+
+A row is built again only if the agent's records, items or status have changed. While nobody follows, nothing is
+built. A follower gets what has changed since the version that it knows, at most every `EVERY_S`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.base.clock import Signal, elapse, rfc3339, wait_until
+from orchestrator.core import state
+from orchestrator.core.attention import in_order, totals
+from orchestrator.core.inbox_items import InboxItem
+from orchestrator.core.inbox_items import in_order as items_in_order
+from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.snapshot_rows import RowFacts, snapshot_row
+from orchestrator.team.roster import offline_view
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.agent_views import row, row_of, status_of
+from orchestrator.team.roster.roster import Roster
+
+EVERY_S = 0.2
+"""Least time between two answers to one follower."""
+LOOK_S = 1.0
+"""How often a waiting follower looks for changes that no record shows: an agent that fell silent."""
+CAP_S = 55.0
+
+
+@dataclass
+class _KeptRow:
+    """A row with the version in which it changed last."""
+
+    version: int
+    content: dict[str, Any]
+    items: tuple[InboxItem, ...]
+    status: tuple[str, str]
+
+
+@dataclass
+class Face:
+    """One open connection of a face; ``answers``: it can answer items."""
+
+    name: str
+    answers: bool
+    last: float = field(default=-EVERY_S)
+
+
+class SnapshotFeed:
+    """The snapshot of one roster. ``runs`` gives the rows of spawn runs and squads, ``boot`` names this daemon.
+
+    ``watched`` is called with whether any face is open, each time that changes.
+    """
+
+    def __init__(self, roster: Roster, approvals: Approvals, facts: RowFacts, boot: str) -> None:
+        self._roster = roster
+        self._approvals = approvals
+        self._facts = facts
+        self._boot = boot
+        self._rows: dict[str, _KeptRow] = {}
+        self._dirty: set[str] = set()
+        self._gone: dict[str, int] = {}  # agent -> the version in which it went
+        self._version = 1
+        self._runs_seen: list[dict[str, Any]] = []
+        self._faces: dict[str, Face] = {}
+        self.runs: Callable[[], list[dict[str, Any]]] = list
+        self.watched: Callable[[bool], None] = lambda _open: None
+        self.moved = Signal()
+        self.listeners: list[Callable[[AgentEntry], None]] = []  # hear of changes that no record shows
+        roster.listeners.append(self._mark)
+
+    def touch(self, entry: AgentEntry) -> None:
+        """Something of the agent has changed that its row may show and no record says."""
+        self._mark(entry)
+        for listener in self.listeners:
+            listener(entry)
+
+    def _mark(self, entry: AgentEntry) -> None:
+        self._dirty.add(entry.agent_id)
+        self.moved.notify()
+
+    # -- faces --------------------------------------------------------------------------------------------------
+
+    def opened(self, conn: str, name: str, *, answers: bool) -> Face:
+        """The face of this connection; it is open until `closed`."""
+        face = self._faces.get(conn)
+        if face is None:
+            face = self._faces[conn] = Face(name, answers)
+            if len(self._faces) == 1:
+                self.watched(True)
+        face.answers = answers
+        self._approvals.faces = sum(other.answers for other in self._faces.values())
+        return face
+
+    def closed(self, conn: str) -> None:
+        """The connection has ended."""
+        if self._faces.pop(conn, None) is not None:
+            self._approvals.faces = sum(other.answers for other in self._faces.values())
+            if not self._faces:
+                self.watched(False)
+
+    @property
+    def any_open(self) -> bool:
+        """Whether somebody looks."""
+        return bool(self._faces)
+
+    # -- what they get ------------------------------------------------------------------------------------------
+
+    def whole(self) -> dict[str, Any]:
+        """The snapshot now."""
+        self._renew()
+        rows = in_order(kept.content for kept in self._rows.values())
+        return {**self._head(), "agents": rows, "inbox": self._inbox(), "runs": self._runs_seen}
+
+    async def since(self, version: int, boot: str, wait_s: float, face: Face) -> dict[str, Any]:
+        """What has changed since that version, after at most ``wait_s``; the whole of an unknown version."""
+        clock = self._roster.clock
+        if version <= 0 or boot != self._boot or version > self._version:
+            return self.whole()
+        pause_s = face.last + EVERY_S - clock.monotonic()
+        if pause_s > 0:
+            await elapse(pause_s, clock)
+        end = clock.monotonic() + min(wait_s, CAP_S)
+        while True:
+            self._renew()
+            if self._version > version or clock.monotonic() >= end:
+                break
+            await wait_until(self._stirred, self.moved, min(end, clock.monotonic() + LOOK_S), clock)
+        face.last = clock.monotonic()
+        return self._delta(version)
+
+    def inbox(self) -> list[dict[str, Any]]:
+        """Everything that waits for a human, as items."""
+        self._renew()
+        return self._inbox()
+
+    # -- building -----------------------------------------------------------------------------------------------
+
+    def _stirred(self) -> bool | None:
+        return True if self._dirty else None
+
+    def _renew(self) -> None:
+        changed = False
+        for agent_id, entry in self._roster.agents.items():
+            if not entry.live:
+                continue
+            kept, status = self._rows.get(agent_id), status_of(entry, self._roster.clock)
+            if kept is not None and agent_id not in self._dirty and kept.status == status:
+                continue
+            items = (*self._approvals.items(entry), *self._facts.items(entry))
+            content = snapshot_row(
+                row(self._roster, entry),
+                items,
+                usage=self._facts.usage(entry),
+                diff=self._facts.diff(entry),
+                screen_line=self._facts.screen_line(entry),
+            )
+            if kept is None or kept.content != content or kept.items != items:
+                changed = True
+                self._rows[agent_id] = _KeptRow(self._version + 1, content, items, status)
+            else:
+                kept.status = status
+        self._dirty.clear()
+        changed = self._renew_unreadable() or changed
+        for agent_id in [name for name in self._rows if not self._is_shown(name)]:
+            del self._rows[agent_id]
+            self._gone[agent_id] = self._version + 1
+            changed = True
+        runs = self.runs()
+        if runs != self._runs_seen:
+            self._runs_seen, changed = runs, True
+        if changed:
+            self._version += 1
+
+    def _renew_unreadable(self) -> bool:
+        """The rows of agents whose files cannot be read or are not of this machine; whether one has changed."""
+        changed = False
+        for agent_id, error in self._roster.corrupt.items():
+            status = ("failed", error.message)
+            kept = self._rows.get(agent_id)
+            if (kept is None or kept.status != status) and self._roster.paths.agent_dir(agent_id).is_dir():
+                foreign = self._roster.is_foreign(agent_id)
+                row_now = (
+                    offline_view.row(self._roster.paths, agent_id)
+                    if foreign
+                    else row_of(state.Agent(agent_id), status, None, 0)
+                )
+                self._rows[agent_id] = _KeptRow(self._version + 1, snapshot_row(row_now, ()), (), status)
+                changed = True
+        return changed
+
+    def _is_shown(self, agent_id: str) -> bool:
+        entry = self._roster.agents.get(agent_id)
+        return entry.live if entry is not None else agent_id in self._roster.corrupt
+
+    def _delta(self, version: int) -> dict[str, Any]:
+        kept = {agent_id: kept for agent_id, kept in self._rows.items() if kept.version > version}
+        gone = [agent_id for agent_id, went in self._gone.items() if went > version and agent_id not in self._rows]
+        return {
+            **self._head(),
+            "changed": [row.content for row in kept.values()],
+            "gone": gone,
+            "order": [str(row["agent_id"]) for row in in_order(self._contents())],
+            "inbox": self._inbox(),
+            "runs": self._runs_seen,
+        }
+
+    def _contents(self) -> Iterable[dict[str, Any]]:
+        return (kept.content for kept in self._rows.values())
+
+    def _inbox(self) -> list[dict[str, Any]]:
+        items = items_in_order(item for kept in self._rows.values() for item in kept.items)
+        return [item.as_dict() for item in items]
+
+    def _head(self) -> dict[str, Any]:
+        root = self._roster.root
+        return {
+            "version": self._version,
+            "boot": self._boot,
+            "at": rfc3339(self._roster.clock.now()),
+            "project": str(root),
+            "title": root.name,
+            "live": True,
+            "totals": {**totals(self._contents()), "usage": usage_total(row["usage"] for row in self._contents())},
+        }
+
+
+def usage_total(usages: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
+    """The sum of what agents used; ``cost_usd`` is None if no cost is known, ``cost_unknown`` counts the others."""
+    total: dict[str, Any] = {"input": 0, "cached": 0, "output": 0, "requests": 0, "cost_usd": None, "cost_unknown": 0}
+    for usage in usages:
+        if usage is None:
+            continue
+        for name in ("input", "cached", "output", "requests"):
+            total[name] += usage[name]
+        if usage["cost_usd"] is not None:
+            total["cost_usd"] = round((total["cost_usd"] or 0.0) + usage["cost_usd"], 6)
+        elif usage["requests"]:
+            total["cost_unknown"] += 1
+    return total

@@ -1,0 +1,79 @@
+"""One agent as people see it: its row of agent_list with what it waits for, its cost, its changes and its screen."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.core.attention import NEEDS_HUMAN
+from orchestrator.core.inbox_items import InboxItem, in_order, recorded_items
+from orchestrator.journal.project_files import Paths
+from orchestrator.team.roster import offline_view
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.agent_fold import folded
+
+
+@dataclass
+class RowFacts:
+    """Where the facts of a row come from that no record of the agent has. Each returns at once.
+
+    ``usage``: ``{input, cached, output, requests, cost_usd, models, unknown}`` or None; ``diff``:
+    ``{files, added, removed}`` or None; ``screen_line``: the last line of its screen, masked; ``items``: further
+    items of the inbox.
+    """
+
+    usage: Callable[[AgentEntry], dict[str, Any] | None] = lambda _entry: None
+    diff: Callable[[AgentEntry], dict[str, Any] | None] = lambda _entry: None
+    screen_line: Callable[[AgentEntry], str] = lambda _entry: ""
+    items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
+
+
+NOTHING_KNOWN: dict[str, Any] = {
+    "host": None,
+    "needs_human": False,
+    "waits_for": None,
+    "usage": None,
+    "diff": None,
+    "screen_line": "",
+}
+"""What a row has of an agent whose daemon is not there."""
+
+
+def snapshot_row(row: dict[str, Any], items: Sequence[InboxItem], **facts: Any) -> dict[str, Any]:
+    """The row of the snapshot, made of that of agent_list."""
+    holding = in_order(item for item in items if item.holds)
+    waits = holding[0] if holding else None
+    return {
+        **row,
+        **NOTHING_KNOWN,
+        **facts,
+        "needs_human": row["status"] in NEEDS_HUMAN or waits is not None,
+        "waits_for": None
+        if waits is None
+        else {
+            "kind": waits.kind,
+            "text": waits.text,
+            "since": waits.since,
+            "until": waits.until,
+            "item": waits.item_id,
+        },
+    }
+
+
+def offline_rows(root: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of agents that are not deleted, and the items of the inbox, as the files alone show them."""
+    paths, rows, items = Paths(root), [], []
+    for agent_id in offline_view.agent_ids(root):
+        row = offline_view.row(paths, agent_id)
+        if row["status"] == "deleted":
+            continue
+        waiting: list[InboxItem] = []
+        with contextlib.suppress(OrchestratorError):  # the row says what is wrong
+            waiting = recorded_items(folded(paths, agent_id, own=True)[0])
+        rows.append(snapshot_row(row, waiting))
+        items += waiting
+    return rows, [item.as_dict() for item in in_order(items)]
