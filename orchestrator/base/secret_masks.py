@@ -84,6 +84,11 @@ def _given(match: re.Match[str]) -> str:
     return name + quoted[0] + MASK + (quoted[0] if len(value) > 2 and value.endswith(quoted[0]) else "")
 
 
+def shown_text(text: str) -> str:
+    """The whole text for a human's decision: secrets masked, invisible characters as escapes, line breaks kept."""
+    return "\n".join("".join(map(_visible, line)) for line in masked(text).split("\n"))
+
+
 def one_line(text: str, limit: int) -> str:
     """The text as one masked line of at most ``limit`` characters; a longer one ends in `…`.
 

@@ -25,6 +25,7 @@ from orchestrator.engines.definition import (
     TranscriptPlace,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
+from orchestrator.engines.screen_dialogs import DialogForm
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
 
 RULES_FILE = "rules.md"
@@ -32,6 +33,7 @@ MCP_FILE = "mcp.json"
 SETTINGS_FILE = "settings.json"
 
 BORDER = "─"
+SELECTED = "\u276f"
 HINT = r"(?:\x1b\[[\d;]*m)*\u276f\xa0(?:\x1b\[[\d;]*m)*.\x1b\[(?:0;)?2m"  # the cursor's letter, then dim: no draft
 SCROLLED = re.compile(rf"{BORDER}+ ↑ \d+ more {BORDER}")
 COMPOSER_MARK = "\u276f\xa0"  # a heavy angle bracket and a no-break space
@@ -233,6 +235,18 @@ PATTERNS = (
 )
 
 
+DIALOGS = (
+    DialogForm(
+        begins=rf"{BORDER}{{20}}",
+        ends=r" Esc to cancel",
+        option=rf" [{SELECTED} ] (\d)\. (.*)",
+        options={"approve": r"Yes$", "deny": r"No\b"},
+        cut=r"(?m)[↑↓] \d+ more line|^Do you want to (?!proceed)",
+    ),
+)
+"""A dialog that asks for an edit may show a part of it only."""
+
+
 def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:
     return TranscriptPlace(in_config_dir(env, "projects"), f"*/{session}.jsonl")
 
@@ -257,6 +271,7 @@ ROW = Engine(
     quit="/exit",
     paste_gap_s=0.1,
     patterns=PATTERNS,
+    dialogs=DIALOGS,
     resumes=True,
     transcript=_transcript,
     models=True,

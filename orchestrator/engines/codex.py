@@ -26,6 +26,7 @@ from orchestrator.engines.definition import (
     UserFiles,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id
+from orchestrator.engines.screen_dialogs import DialogForm
 from orchestrator.engines.user_setup import HOOK_LIMIT_S, table
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
@@ -357,6 +358,32 @@ PATTERNS = (
 )
 
 
+_END = r"  Press enter to confirm or esc to cancel"
+DIALOGS = (
+    DialogForm(
+        begins=r"  Would you like to run the following command\?",
+        ends=_END,
+        option="[\u203a ] (\\d)\\. (.*)",
+        options={"approve": r"Yes, proceed", "deny": r"No, and tell Codex"},
+        cut=r"\[… \d+ lines?\]|view all",
+    ),
+    DialogForm(
+        begins=r"  Would you like to make the following edits\?",
+        ends=_END,
+        option="[\u203a ] (\\d)\\. (.*)",
+        options={"approve": r"Yes, proceed", "deny": r"No, and tell Codex"},
+        hides=True,
+    ),
+    DialogForm(
+        begins=r'  Allow the \S+ MCP server to run tool "',
+        ends=r"  enter to submit \| esc to cancel",
+        option="  [\u203a ] (\\d)\\. (.*)",
+        options={"approve": r"Allow  ", "deny": r"Cancel\b"},
+        cut=r"…|view all",
+    ),
+)
+
+
 def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:
     return TranscriptPlace(f"{config_dir(env)}/sessions", f"*/*/*/rollout-*-{session}.jsonl")
 
@@ -390,6 +417,7 @@ ROW = Engine(
     composer=composer,
     quit="/quit",
     patterns=PATTERNS,
+    dialogs=DIALOGS,
     shared_process=r"/codex app-server\b",
     session_key="threadId",
     resumes=True,

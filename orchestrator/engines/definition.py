@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from orchestrator.core.screens import Composer, LogFinding, Screen, ScreenPattern
 from orchestrator.engines.permission_requests import PermissionRequest
+from orchestrator.engines.screen_dialogs import DialogForm
 from orchestrator.engines.user_setup import UserSetup
 
 
@@ -191,6 +192,7 @@ class Engine:
     stall_after_s: float = 0.0  # silence with a task and a still screen before it is `stalled`; 0: as configured
     patterns: tuple[ScreenPattern, ...] = ()  # what explains a silent screen, first match wins
     log: str = ""  # a log that the CLI appends to, in the engine directory; asked if the screen explains nothing
+    dialogs: tuple[DialogForm, ...] = ()  # its permission dialogs that a key from outside may answer
     request: Callable[[str, Mapping[str, Any]], PermissionRequest | None] | None = (
         None  # what an event of its hook or plugin asks its user; None: it is decided in its pane alone
     )

@@ -28,7 +28,7 @@ from orchestrator.engines.definition import (
     UserFiles,
 )
 from orchestrator.engines.gemini_log import LOG, explain_log
-from orchestrator.engines.gemini_screen import PATTERNS, composer
+from orchestrator.engines.gemini_screen import DIALOGS, PATTERNS, composer
 from orchestrator.engines.gemini_setup import PARK_LIMIT_S, SETUP, config_dir, gemini_home
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
@@ -312,6 +312,7 @@ ROW = Engine(
     quit="/quit ",  # the blank closes the menu, where Enter may choose another command while the menu is made
     paste_gap_s=0.4,  # 30 ms after a paste Enter is a new line; under load that takes longer to pass
     patterns=PATTERNS,
+    dialogs=DIALOGS,
     log=LOG,
     explain_log=explain_log,
     resumes=True,

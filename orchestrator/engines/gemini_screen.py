@@ -10,6 +10,7 @@ import re
 
 from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPattern, first_line
 from orchestrator.engines.definition import THEN_TYPE
+from orchestrator.engines.screen_dialogs import DialogForm
 
 _PLACEHOLDER = "Type your message or @path/to/file"
 _EMPTY = re.compile(rf"^ [>*]   {re.escape(_PLACEHOLDER)}$")  # `*` in YOLO mode
@@ -69,5 +70,15 @@ PATTERNS: tuple[ScreenPattern, ...] = (
     _last_lines("interrupted", r"^\u2139 Request cancelled\.", "a human has interrupted it"),
     _last_lines(
         "no_tools", r"^\u2139 Waiting for MCP servers to initialize", "waits for MCP servers that do not start"
+    ),
+)
+
+DIALOGS = (
+    DialogForm(
+        begins=r"│ \? \S",
+        ends=r"╰─{20}",
+        option=r"│ [● ] (\d)\. (.*?)\s*│",
+        options={"approve": r"Allow once", "deny": r"No, suggest changes"},
+        cut=r"(?i)lines? hidden|show more|^… |\.\.\. (?:first|last)",
     ),
 )

@@ -19,6 +19,7 @@ from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.panes.pane_views import PaneViews
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.people_requests import PeopleRequests
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
 from orchestrator.team.people.snapshot_rows import RowFacts
@@ -52,10 +53,11 @@ class TeamWiring:
         self.supervisor.screen_watch.on_stale = self.parking.stale
         stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
         self._masters = Masters(roster, self.panes, masters, stop)
-        self.approvals = Approvals(roster)
+        self.approvals = Approvals(roster, DialogAnswers(self.panes))
         self.parking.asks = self.approvals
         self.feed = SnapshotFeed(roster, self.approvals, RowFacts(), boot)
         self.approvals.changed = self.feed.touch
+        self.supervisor.screen_watch.on_dialog = self.feed.touch
         self.approvals.answered = self.supervisor.screen_watch.answered
         self._people = PeopleRequests(self.feed, self.approvals)
         self._agent_tools = agent_tools.build(roster)

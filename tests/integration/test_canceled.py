@@ -17,7 +17,7 @@ from orchestrator.protocol.offers import Offer
 from orchestrator.protocol.tool_calls import Arguments, Client, Tool
 from orchestrator.protocol.traffic import Incoming, PendingCall, Traffic
 from orchestrator.team.team_resources import TeamResources
-from tests.support.team import Team
+from tests.support.team import Team, feed_of
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 60.0
@@ -108,7 +108,7 @@ async def talking(era, tmp_path):
     tool = Tool("hold", "Hold", "Holds.", Given, Answer, run)
     team = Team(tmp_path)
     client = Client(ConnectionOrigin("c", "/"), "relay", "master", ("team",))
-    server, resources = build(client, [Offer({"hold": tool}, resources=TeamResources(team.roster))])
+    server, resources = build(client, [Offer({"hold": tool}, resources=TeamResources(team.roster, feed_of(team)))])
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)

@@ -135,3 +135,31 @@ def test_any_pane_can_be_looked_at(scene):
     assert screen.cursor_y == 0
     assert not screen.dead
     assert screen_capture.look_at(scene.socket, scene.user).lines == ()
+
+
+SHOWN = ("Bash command", "rm 'a b' {x,y} #{z} §é", "Do you want to proceed?")
+
+
+def test_a_key_is_pressed_only_while_every_line_of_the_dialog_is_shown(scene):
+    assert not paste.press(scene.socket, scene.ours, WHOSE, "1", SHOWN)
+    for line in SHOWN:
+        assert paste.press(scene.socket, scene.ours, WHOSE, f"{line}\r\n", ())
+    until(lambda: "proceed" in "".join(panes.capture(scene.socket, scene.ours, 50)))
+    before = read(scene)
+    assert paste.press(scene.socket, scene.ours, WHOSE, "1", SHOWN)
+    until(lambda: read(scene) == before + b"1")
+    for other in (*SHOWN, "rm -rf /"), ("rm 'a b' {x,y} #{z} §é and more",), ("Do you want to stop?",):
+        assert not paste.press(scene.socket, scene.ours, WHOSE, "2", other)
+    assert not paste.press(scene.socket, scene.ours, PaneTag("a2", "run-1"), "2", SHOWN)
+    assert not paste.press(scene.socket, scene.user, WHOSE, "2", SHOWN)
+    assert read(scene) == before + b"1"
+    assert buffers(scene) == ""
+
+
+def test_a_key_reaches_the_program_while_a_human_has_scrolled_back(scene):
+    assert paste.paste(scene.socket, scene.ours, WHOSE, "Do you want to proceed?")
+    until(lambda: "proceed" in "".join(panes.capture(scene.socket, scene.ours, 50)))
+    scene.run("copy-mode", "-t", scene.ours)
+    before = read(scene)
+    assert paste.press(scene.socket, scene.ours, WHOSE, "1", ("Do you want to proceed?",))
+    until(lambda: read(scene) == before + b"1")

@@ -18,7 +18,7 @@ from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
 from orchestrator.team.team_resources import TeamResources
-from tests.support.team import Team, settle
+from tests.support.team import Team, feed_of, settle
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 60.0
@@ -214,7 +214,7 @@ async def test_a_subscriber_that_does_not_read_costs_one_cue_however_much_change
                 await taken.arm()
 
     client = Client(ConnectionOrigin("c", "/", None, None, None, ()), "relay", "master", ("team",))
-    one = Resources(client, [TeamResources(team.roster)])
+    one = Resources(client, [TeamResources(team.roster, feed_of(team))])
     one._subscribed["agent://a1/outbox"] = Session()
     for _ in range(200):
         for listener in team.roster.listeners:

@@ -7,12 +7,16 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from orchestrator.config.keys import Config
 from orchestrator.core import decisions, supervision
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.journal.syncer import Syncer
+from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.snapshot_feed import SnapshotFeed
+from orchestrator.team.people.snapshot_rows import RowFacts
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import open_run
 from orchestrator.team.roster.roster import Roster
@@ -122,3 +126,9 @@ class Team:
 
     def close(self) -> None:
         self.roster.close()
+
+
+def feed_of(team: Team) -> SnapshotFeed:
+    """The snapshot of a team without panes."""
+    approvals = Approvals(team.roster, DialogAnswers(cast("Any", None)))
+    return SnapshotFeed(team.roster, approvals, RowFacts(), "b1")

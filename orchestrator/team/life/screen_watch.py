@@ -24,6 +24,7 @@ from orchestrator.core import blocked, supervision
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import QUESTIONS, SCREEN_KINDS, Screen, ScreenFinding, explain, seconds_left
 from orchestrator.engines.definition import Engine
+from orchestrator.engines.screen_dialogs import dialog_of
 from orchestrator.team.life import cli_logs
 from orchestrator.team.life.readiness import cause_of
 from orchestrator.team.panes.team_panes import TeamPanes
@@ -63,6 +64,7 @@ class ScreenWatch:
     ``on_look`` is called periodically, to look for panes that are gone.
     ``on_human`` is called when a person's message waits in the queue of a parked agent's CLI, ``on_stale`` when two
     looks at a parked agent's title show that its turn has ended; both may be called again at every look.
+    ``on_dialog`` is called when its screen shows another permission dialog than before, or none any more.
     """
 
     def __init__(self, roster: Roster, team_panes: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
@@ -71,6 +73,7 @@ class ScreenWatch:
         self._tend = tend
         self.on_human: Callable[[AgentEntry], None] | None = None
         self.on_stale: Callable[[AgentEntry], None] | None = None
+        self.on_dialog: Callable[[AgentEntry], None] | None = None
         self._lives: dict[str, _WatchedLaunch] = {}
         self._rounds = Rounds(roster.clock, EVERY_S)
         self._due: Timer | None = None
@@ -210,6 +213,11 @@ class ScreenWatch:
         seen = explain(row.patterns, screen)
         now = logged if seen is None else self._dated(seen, self._roster.clock.now())
         entry.seen, hook_finding = now, entry.finding
+        asks = seen is not None and seen.kind == "permission"
+        dialog, before = dialog_of(row.dialogs, screen) if asks else None, entry.dialog
+        entry.dialog = dialog
+        if dialog != before and self.on_dialog is not None:
+            self.on_dialog(entry)
         kind = now.kind if now is not None else ""
         twice, life.last = life.last == kind, kind
         if hook_finding is None and not twice:

@@ -231,6 +231,10 @@ class TeamPanes(RunWindows):
         """Submit the text in the composer of the agent's pane; False if that failed."""
         return await self._at_pane(entry, paste.submit)
 
+    async def press(self, entry: AgentEntry, key: str, shown: Sequence[str]) -> bool:
+        """Press a key in the agent's pane while all of ``shown`` is on its screen; False if that failed."""
+        return await self._at_pane(entry, partial(paste.press, key=key, shown=shown))
+
     async def _at_pane(
         self, entry: AgentEntry, act: Callable[[TmuxSocket, str, screen_capture.PaneTag], bool]
     ) -> bool:

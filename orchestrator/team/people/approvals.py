@@ -16,13 +16,14 @@ import structlog
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
-from orchestrator.base.secret_masks import READ_CHARS, masked, one_line
+from orchestrator.base.secret_masks import READ_CHARS, one_line, shown_text
 from orchestrator.core import blocked
 from orchestrator.core.inbox_items import InboxItem, ItemDecision, item_id, of_agent, recorded_items
 from orchestrator.core.record_drafts import happened
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, ScreenFinding
 from orchestrator.engines.permission_requests import Asked, PermissionRequest
+from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.parking import HookChannel, HookEvent
@@ -113,13 +114,15 @@ class Approvals:
     ``answered`` with one whose question has just been answered: its screen may still show it for a moment.
     """
 
-    def __init__(self, roster: Roster, rules: Rules | None = None) -> None:
+    def __init__(self, roster: Roster, dialogs: DialogAnswers, rules: Rules | None = None) -> None:
         self._roster = roster
+        self._dialogs = dialogs
         self.rules: Rules = rules or NoRules()
         self.changed: Callable[[AgentEntry], None] = lambda _entry: None
         self.answered: Callable[[AgentEntry], None] = lambda _entry: None
         self._pending: dict[str, dict[str, _Pending]] = {}  # agent -> key of the request
         self._past: dict[str, str] = {}  # id of an item -> why it is over
+        self._pressing: set[str] = set()  # items whose dialog is being answered
         self._moved = Signal()
         self._faces = 0
         self._tasks = BackgroundTasks()
@@ -169,7 +172,7 @@ class Approvals:
             at,
             tool=one_line(asked.tool, 100),
             cwd=one_line(asked.cwd, READ_CHARS),
-            asked=shown(asked.text),
+            asked=shown_text(asked.text),
             questions=asked.questions,
             answers=_answers(asked, dialog_meanwhile=dialog_meanwhile),
             by=asked.by,
@@ -237,7 +240,9 @@ class Approvals:
         requests = [
             pending.item for pending in self._pending.get(entry.agent_id, {}).values() if not pending.answering
         ]
-        return [*requests, *recorded_items(entry.state, asked_elsewhere=bool(requests))]
+        recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
+        shown = (self._dialogs.item(entry, item) if item.by == "screen" else item for item in recorded)
+        return [*requests, *(item for item in shown if item.item_id not in entry.state.answers)]
 
     async def answer(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
         """Answer an item; ``{ok, item, decision, agent_id, rule}``.
@@ -252,9 +257,9 @@ class Approvals:
         for entry in self._roster.agents.values():
             if before := entry.state.answers.get(wanted):
                 raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
-            for item in recorded_items(entry.state):
+            for item in self.items(entry):
                 if item.item_id == wanted:
-                    return await self._take_note(entry, item, given)
+                    return await self._answer_recorded(entry, item, given)
         if wanted in self._past:
             raise Conflict("item_over", f"item {wanted} is over: {self._past[wanted]}")
         raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
@@ -265,7 +270,7 @@ class Approvals:
             if any(pending.item.item_id == wanted for pending in requests.values()):
                 return self._roster.agents[agent_id]
         entries = self._roster.agents.values()
-        return next((e for e in entries if any(item.item_id == wanted for item in recorded_items(e.state))), None)
+        return next((e for e in entries if any(item.item_id == wanted for item in self.items(e))), None)
 
     async def _answer(self, entry: AgentEntry, pending: _Pending, given: GivenAnswer) -> dict[str, Any]:
         item = pending.item
@@ -304,10 +309,27 @@ class Approvals:
         self._drop(entry, pending, "answered by a rule")
         self._show(entry)
 
-    async def _take_note(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
+    async def _answer_recorded(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
+        """Take note of an item, or press the key of a dialog that only the screen shows."""
         _must_take(item, given.decision)
-        await self._roster.commit(entry, [self._draft(entry, item, given)])
-        self.changed(entry)
+        if given.decision == "dismiss":
+            await self._roster.commit(entry, [self._draft(entry, item, given)])
+            self.changed(entry)
+            return _answered(item, given)
+        if given.text:
+            raise BadRequest("cannot_answer", f"item {item.item_id} takes no text: a key answers its dialog")
+        if item.item_id in self._pressing:
+            raise Conflict("item_over", f"item {item.item_id} is being answered")
+        self._pressing.add(item.item_id)
+        try:
+            dialog = await self._dialogs.must_stand(entry)
+            await self._roster.commit(entry, [self._draft(entry, item, given, dialog.digest)])
+            await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
+        finally:
+            self._pressing.discard(item.item_id)
+        entry.dialog = None
+        self.answered(entry)
+        self._show(entry)
         return _answered(item, given)
 
     async def _record(self, entry: AgentEntry, pending: _Pending, given: GivenAnswer) -> None:
@@ -380,12 +402,6 @@ class Approvals:
             log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
         entry.changed.notify()
         self.changed(entry)
-
-
-def shown(text: str) -> str:
-    """The whole text for a human's decision: secrets masked, invisible characters as codes, line breaks kept."""
-    lines = masked(text).split("\n")
-    return "\n".join("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in x) for x in lines)
 
 
 def _answers(asked: Asked, *, dialog_meanwhile: bool) -> tuple[ItemDecision, ...]:

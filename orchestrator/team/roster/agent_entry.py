@@ -17,6 +17,7 @@ from orchestrator.core import agent_status as derived
 from orchestrator.core import snapshot, state
 from orchestrator.core.screens import ScreenFinding
 from orchestrator.engines.definition import Engine
+from orchestrator.engines.screen_dialogs import ScreenDialog
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log import Journal
 
@@ -58,6 +59,7 @@ class AgentEntry:
         self.told_stop = False  # a wait has delivered the stop
         self.finding: ScreenFinding | None = None  # what blocks the CLI now, as its hook reported
         self.seen: ScreenFinding | None = None  # what the last look at its screen explained
+        self.dialog: ScreenDialog | None = None  # the permission dialog that the last look at its screen showed
         self.client = ("", "")  # name and version that the CLI sent to our server
         self.looked: tuple[float, asyncio.Task[dict[str, Any] | None]] | None = (
             None  # at its worktree: when, the look
@@ -119,7 +121,7 @@ class AgentEntry:
 
     def touch(self, clock: Clock) -> None:
         """Note a call of the agent: it is working, whatever its screen showed."""
-        self.finding = self.seen = None
+        self.finding = self.seen = self.dialog = None
         self.last_call = clock.monotonic()
         self.last_call_wall = clock.now()
         self.changed.notify()

@@ -1,0 +1,177 @@
+"""The snapshot: what followers get by version is what the whole one says, and it is built for nobody."""
+
+import asyncio
+import random
+
+import pytest
+
+from orchestrator.core.inbox_items import InboxItem
+from orchestrator.faces.snapshot_client import merged
+from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.snapshot_feed import CAP_S, SnapshotFeed, usage_total
+from orchestrator.team.people.snapshot_rows import RowFacts
+from orchestrator.team.roster import delivery
+from tests.support.team import Team, settle
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Watched:
+    def __init__(self, tmp_path):
+        self.team = Team(tmp_path)
+        self.opened = []
+        self.extra = {}
+        self.approvals = Approvals(self.team.roster, DialogAnswers(None))
+        facts = RowFacts(items=lambda entry: self.extra.get(entry.agent_id, ()))
+        self.feed = SnapshotFeed(self.team.roster, self.approvals, facts, "b1")
+        self.feed.watched = self.opened.append
+
+    def face(self, *, answers=False, conn="c1"):
+        return self.feed.opened(conn, "top", answers=answers)
+
+    async def news(self, known):
+        """What a new face that knows so much knows after one request."""
+        number = len(self.opened) + known.get("version", 0)
+        face = self.face(conn=f"n{number}")
+        face.last = -1.0
+        return merged(known, await self.feed.since(known.get("version", 0), known.get("boot", ""), 0.0, face))
+
+
+@pytest.fixture
+async def watched(tmp_path):
+    made = Watched(tmp_path)
+    yield made
+    await made.approvals.close()
+    made.team.close()
+
+
+def same(one, other):
+    return {k: v for k, v in one.items() if k != "at"} == {k: v for k, v in other.items() if k != "at"}
+
+
+async def test_what_a_follower_puts_together_is_always_the_whole_snapshot(watched):
+    """Random work of random agents; after each step the followed snapshot equals a new one."""
+    chance, team = random.Random(7), watched.team
+    known, number = {}, 0
+    names = [f"w{n}" for n in range(5)]
+    for _ in range(120):
+        step, name = chance.choice(("agent", "task", "wait", "end", "item", "nothing")), chance.choice(names)
+        entry = team.roster.agents.get(name)
+        if entry is None:
+            await team.agent(name)
+        elif step == "task":
+            number += 1
+            await delivery.enqueue(team.roster, name, task_id=f"t{number}", payload="x", req=f"m:{number}")
+        elif step == "wait":
+            await delivery.wait_for_command(team.roster, name, 1, timeout_s=0, age_s=0, req="w:1")
+        elif step == "end" and entry.state.lease is not None:
+            number += 1
+            kind = chance.choice(("result", "error"))
+            await delivery.emit_event(
+                team.roster, name, 1, kind=kind, task_id=None, payload={"error": "no"}, done=None, req=f"e:{number}"
+            )
+        elif step == "item":
+            on = (
+                ()
+                if watched.extra.get(name)
+                else (InboxItem("i" + name, "conflict", name, "x", "2026", holds=False),)
+            )
+            watched.extra[name] = on
+            watched.feed.touch(entry)
+        await watched.team.clock.advance(chance.choice((0.0, 0.5, 12.0)))
+        known = await watched.news(known)
+        assert same(known, watched.feed.whole())
+    assert len(known["agents"]) == 5
+    assert sum(known["totals"]["finished"].values()) > 2
+
+
+async def test_a_follower_is_answered_when_something_changes_and_else_after_its_time(watched):
+    entry = await watched.team.agent("a1")
+    known = await watched.news({})
+    task = asyncio.ensure_future(watched.feed.since(known["version"], "b1", 30.0, watched.face()))
+    await watched.team.clock.advance(5.0)
+    assert not task.done()
+    await delivery.enqueue(watched.team.roster, "a1", task_id="t1", payload="x", req="m:1")
+    await watched.team.clock.advance(1.0)
+    assert [row["queue_depth"] for row in (await task)["changed"]] == [1]
+    known = watched.feed.whole()
+    task = asyncio.ensure_future(watched.feed.since(known["version"], "b1", 30.0, watched.face()))
+    await watched.team.clock.advance(29.0)
+    assert not task.done()
+    await watched.team.clock.advance(2.0)
+    assert (await task)["changed"] == []
+    assert entry.agent_id == "a1"
+
+
+async def test_a_change_that_no_record_shows_is_noticed_soon(watched):
+    entry = await watched.team.agent("a1")
+    entry.touch(watched.team.clock)
+    known = await watched.news({})
+    assert known["agents"][0]["status"] == "idle"
+    task = asyncio.ensure_future(watched.feed.since(known["version"], "b1", 50.0, watched.face()))
+    await watched.team.clock.advance(15.0)  # silent for longer than between two calls
+    assert [row["status"] for row in (await task)["changed"]] == ["unknown"]
+
+
+async def test_an_unknown_version_or_another_daemon_gets_the_whole(watched):
+    await watched.team.agent("a1")
+    face = watched.face()
+    now = watched.feed.whole()
+    for version, boot in ((0, "b1"), (now["version"], "b0"), (now["version"] + 99, "b1"), (-3, "b1")):
+        assert "agents" in await watched.feed.since(version, boot, 0.0, face)
+
+
+async def test_a_face_gets_at_most_five_answers_a_second(watched):
+    await watched.team.agent("a1")
+    known = await watched.news({})
+    face = watched.face()
+    await watched.feed.since(known["version"], "b1", 0.0, face)
+    second = asyncio.ensure_future(watched.feed.since(known["version"], "b1", 0.0, face))
+    await settle()
+    assert not second.done()
+    await watched.team.clock.advance(0.25)
+    assert second.done()
+
+
+async def test_faces_are_counted_while_their_connection_is_open(watched):
+    watched.face(answers=True, conn="c1")
+    watched.face(answers=False, conn="c2")
+    assert (watched.approvals.faces, watched.opened) == (1, [True])
+    watched.feed.closed("c1")
+    assert (watched.approvals.faces, watched.feed.any_open) == (0, True)
+    watched.feed.closed("c2")
+    watched.feed.closed("c2")
+    assert (watched.opened, watched.feed.any_open) == ([True, False], False)
+
+
+async def test_who_needs_a_human_comes_first_and_items_that_hold_an_agent_before_others(watched):
+    for name in ("a1", "b1", "c1"):
+        await watched.team.agent(name)
+    held = InboxItem("00000001", "permission", "c1", "asks to use Bash: make", "2026-01-01T00:10:00.000Z")
+    note = InboxItem("00000002", "error", "b1", "make check", "2026-01-01T00:00:00.000Z", holds=False)
+    watched.extra = {"c1": (held,), "b1": (note,)}
+    snapshot = watched.feed.whole()
+    assert snapshot["agents"][0]["agent_id"] == "c1"
+    assert [item["id"] for item in snapshot["inbox"]] == ["00000001", "00000002"]
+    assert (snapshot["totals"]["need_you"], snapshot["totals"]["agents"]) == (1, 3)
+    row = snapshot["agents"][0]
+    assert row["needs_human"]
+    assert row["waits_for"] == {
+        "kind": "permission", "text": "asks to use Bash: make", "since": "2026-01-01T00:10:00.000Z", "until": None,
+        "item": "00000001",
+    }  # fmt: skip
+
+
+async def test_what_is_not_known_of_cost_is_counted_apart():
+    known = {"input": 5, "cached": 1, "output": 2, "requests": 1, "cost_usd": 0.25, "models": [], "unknown": ""}
+    unknown = {**known, "cost_usd": None, "unknown": "no price is known"}
+    total = usage_total([known, None, unknown, known])
+    assert (total["input"], total["requests"], total["cost_usd"], total["cost_unknown"]) == (15, 3, 0.5, 1)
+    assert usage_total([None])["cost_usd"] is None
+    assert CAP_S < 60
