@@ -254,6 +254,16 @@ class SpawnRuns:
         runs = await home.db.read(_listed, home, status, limit or LISTED)
         return {"runs": [views.listed(run) for run in runs]}
 
+    async def people_rows(self) -> list[dict[str, Any]]:
+        """The runs of all open homes as people see them in the snapshot, the newest first."""
+        rows = []
+        for home in self._homes.values():
+            for run in await home.db.read(_listed, home, None, LISTED):
+                with contextlib.suppress(BadRequest):  # removed meanwhile
+                    state = await run_results.status(home, run.id, self._clock.now())
+                    rows.append(views.people_row(views.listed(run), state))
+        return rows[:LISTED]
+
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:
         """A file of a run, from the character ``offset``; BadRequest ``unknown_artifact``."""
         return await run_results.artifact(await self._home_of(env), run_id, node_id, offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -166,6 +166,28 @@ def listed(run: RunRow) -> dict[str, Any]:
         "created_at": run.created_at,
         "updated_at": run.updated_at,
         **({"foreign": True} if run.foreign else {}),
+    }
+
+
+def people_row(listed_run: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+    """A run as people see it in the snapshot, beside squads, of its `listed` and its `status`."""
+    done, nodes = state["progress"], state["nodes"]
+    failure = str(state.get("failure") or "")
+    waits = bool(state.get("waiting_for_key")) or bool(listed_run.get("foreign"))
+    return {
+        "kind": "spawn",
+        "id": listed_run["run_id"],
+        "title": listed_run["task"],
+        "status": state["status"],
+        "since": listed_run["updated_at"] if state["status"] in RUN_ENDED else listed_run["created_at"],
+        "done": done["done_nodes"],
+        "failed": done["failed_nodes"],
+        "total": done["total_nodes"],
+        "wave": state.get("current_wave"),
+        "waves": max((node["wave"] for node in nodes), default=None),
+        "cost_usd": None if state["cost"]["usd"] is None else float(state["cost"]["usd"]),
+        "needs_human": waits,
+        "reason": failure or ("waits for an API key" if waits else ""),
     }
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
@@ -28,6 +30,8 @@ from orchestrator.team.roster.roster import Roster
 if TYPE_CHECKING:
     from orchestrator.spawn.runs import SpawnRuns
     from orchestrator.spawn.squad_and_agent_callers import SquadAndAgentCallers
+
+log = structlog.get_logger()
 
 INSTRUCTIONS = (
     "smartspawn_run_create starts a DAG of model calls and answers at once; smartspawn_run_result(wait_ms) gives "
@@ -56,6 +60,9 @@ class SpawnWiring:
         self.listeners: list[Listener] = []
         self._parts: _LoadedParts | None = None
         self._tasks = BackgroundTasks()
+        self._rows: list[dict[str, Any]] = []
+        self._stirred = True
+        self._look: asyncio.Task[None] | None = None
 
     @property
     def active(self) -> int:
@@ -74,6 +81,19 @@ class SpawnWiring:
         parts = self._loaded()
         events = SpawnEvents(partial(parts.runs.events, client.env), self.listeners)
         return Offer(parts.tools, INSTRUCTIONS, resources=events if client.rights == "master" else None)
+
+    def people_rows(self) -> list[dict[str, Any]]:
+        """The runs as people see them in the snapshot, as they were at the last look; a new look begins if needed."""
+        if self._parts is not None and self._stirred and (self._look is None or self._look.done()):
+            self._stirred = False
+            self._look = self._tasks.start(self._look_at(self._parts.runs))
+        return self._rows
+
+    async def _look_at(self, runs: SpawnRuns) -> None:
+        try:
+            self._rows = await runs.people_rows()
+        except OrchestratorError as error:
+            log.warning("spawn runs are not shown", **error.as_dict())
 
     def begin(self) -> None:
         """Continue the runs of an earlier daemon, in the background."""
@@ -128,6 +148,7 @@ class SpawnWiring:
         return self._parts
 
     def _run_changed(self, run_id: str) -> None:
+        self._stirred = True
         for listener in self.listeners:
             listener(run_id)
 

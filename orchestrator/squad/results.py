@@ -32,6 +32,27 @@ SPAWN = "spawn:"
 """How the call of a spawn run's node begins: its squad has one member, and is shown with the run."""
 
 
+def people_row(file: SquadFile) -> dict[str, Any]:
+    """A squad as people see it in the snapshot, beside spawn runs: ``{kind, id, title, status, since, …}``."""
+    states = [_status(member) for member in file.members]
+    roles = dict.fromkeys(member.role_id for member in file.members)
+    return {
+        "kind": "squad",
+        "id": file.squad_id,
+        "title": ", ".join(filter(None, roles)),
+        "status": "running" if file.ended_at is None else "canceled" if file.canceled else "completed",
+        "since": file.ended_at or file.created_at,
+        "done": states.count("completed"),
+        "failed": len(states) - states.count("completed") - states.count("running"),
+        "total": len(file.members),
+        "wave": None,
+        "waves": None,
+        "cost_usd": None,
+        "needs_human": False,
+        "reason": "",
+    }
+
+
 def listed(file: SquadFile) -> dict[str, Any]:
     """A squad as one row: its id, start and end, and its members without their outputs."""
     return {

@@ -46,6 +46,10 @@ INTERRUPTED = "interrupted"
 CANCELED = "canceled"
 
 
+SHOWN = 20
+"""How many squads people see in the snapshot."""
+
+
 @dataclass
 class SquadRequest:
     """One call of start_squad_members: its request and its resources."""
@@ -189,6 +193,11 @@ class Squads:
         """Every squad there is, the newest last: id, when it began, how many members have ended."""
         rows = sorted(self._squads.values(), key=lambda squad: squad.file.created_at)
         return [results.listed(squad.file) for squad in rows]
+
+    def people_rows(self) -> list[dict[str, Any]]:
+        """The squads as people see them in the snapshot, the newest first."""
+        squads = sorted(self._squads.values(), key=lambda squad: squad.file.created_at, reverse=True)
+        return [results.people_row(squad.file) for squad in squads[:SHOWN]]
 
     # -- the life of the daemon ---------------------------------------------------------------------------------
 

@@ -470,3 +470,25 @@ def test_a_run_that_is_canceled_while_it_is_planned_waits_for_no_planner(tmp_pat
 
     assert play(tmp_path, canceled, **model_env(fake) | {"SMART_SPAWN_API_URL": fake.planner_url}) == ("canceled", [])
     assert fake.calls() == []
+
+
+# -- what people see -------------------------------------------------------------------------------------------------
+
+
+def test_people_see_a_run_with_its_nodes_and_cost_while_it_goes_on_and_after_its_end(tmp_path):
+    async def seen(desk):
+        assert await desk.runs.people_rows() == []
+        desk.peer.held = True
+        run_id = await desk.create("1. Say yes\n2. Say no", "plan", engines=("one",))
+        await desk.peer.came.wait()
+        (running,) = await desk.runs.people_rows()
+        desk.peer.held = False
+        desk.peer.go.set()
+        await desk.result(run_id)
+        return running, *await desk.runs.people_rows()
+
+    running, ended = play(tmp_path, seen)
+    assert (running["kind"], running["status"], running["done"], running["wave"]) == ("spawn", "running", 0, 0)
+    assert running["title"].startswith("1. Say yes")
+    assert (ended["status"], ended["done"], ended["failed"]) == ("completed", ended["total"], 0)
+    assert ended["needs_human"] is False

@@ -97,3 +97,11 @@ def test_progress_names_who_works():
 def test_many_members_share_what_one_answer_can_hold(members, answered):
     assert results.share(65_536, members) == answered
     assert results.share(1024, members) == 1024
+
+
+def test_people_see_a_squad_as_one_row_with_what_has_ended():
+    file = squad({"state": "completed"}, {"state": "timeout"}, {"state": "running"}, {"state": "planned"})
+    row = results.people_row(file)
+    assert (row["kind"], row["id"], row["title"], row["status"]) == ("squad", "s", "coder", "running")
+    assert (row["done"], row["failed"], row["total"]) == (1, 1, 4)
+    assert results.people_row(file.model_copy(update={"ended_at": AT, "canceled": True}))["status"] == "canceled"
