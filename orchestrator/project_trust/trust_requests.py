@@ -27,7 +27,7 @@ from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad import squad_settings
 from orchestrator.team.recovery.team_adoption import TeamAdoption
 from orchestrator.team.roster.roster import Roster
-from orchestrator.trust import allowed
+from orchestrator.trust import allowed, relay_holders
 from orchestrator.trust.allowed import Allowed
 from orchestrator.trust.difference import difference
 
@@ -69,7 +69,7 @@ class TrustRequests:
         """A connection has come: what holds a relay now never gives trust, also once that relay has ended."""
         if client.kind != "relay" or not client.peer:
             return
-        starts = ((pid, process_facts.start_time(pid)) for pid in trust_authority.held_by(client.peer))
+        starts = ((pid, process_facts.start_time(pid)) for pid in relay_holders.held_by(client.peer))
         self._held |= {(pid, start) for pid, start in starts if start is not None}
         if len(self._held) > HOLDERS_KEPT:
             self._held = {holder for holder in self._held if process_facts.alive(*holder)}

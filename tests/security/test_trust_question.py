@@ -11,7 +11,7 @@ from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli.terminal import pieces
 from orchestrator.config import sources
 from orchestrator.project_trust import trust_authority, trust_store
-from orchestrator.trust import allowed, state_dir
+from orchestrator.trust import allowed, relay_holders, state_dir
 from orchestrator.trust.difference import difference
 from tests.security.human import OURS, Human
 from tests.support.stage import lines_of, until
@@ -402,21 +402,21 @@ def test_a_chain_that_cannot_be_known_gives_no_trust(monkeypatch):
 )  # fmt: skip
 def test_a_relay_is_known_by_its_command_line(monkeypatch, line, is_one):
     monkeypatch.setattr(
-        trust_authority.process_facts, "words_of", lambda pid: [word.encode() for word in line.split(" ")]
+        relay_holders.process_facts, "words_of", lambda pid: [word.encode() for word in line.split(" ")]
     )
-    assert trust_authority._is(1, trust_authority.RELAY) == is_one
+    assert relay_holders.runs(1, relay_holders.RELAY) == is_one
 
 
 @pytest.mark.parametrize(
     ("line", "carries"),
     [("sh -c x", True), ("bash -lc x", True), ("uvx orchestrator mcp", True), ("uv run orchestrator mcp", True),
-     ("claude", False), ("bash", False), ("bash script.sh", False)],
+     ("bash script.sh", True), ("claude", False), ("bash", False), ("bash -l", False)],
 )  # fmt: skip
 def test_what_only_carries_a_relay_is_told_from_the_cli_that_holds_it(monkeypatch, line, carries):
     monkeypatch.setattr(
-        trust_authority.process_facts, "words_of", lambda pid: [word.encode() for word in line.split(" ")]
+        relay_holders.process_facts, "words_of", lambda pid: [word.encode() for word in line.split(" ")]
     )
-    assert trust_authority._carries(os.getpid(), os.getpid()) == carries
+    assert relay_holders._carries(os.getpid(), os.getpid()) == carries
 
 
 # -- up ---------------------------------------------------------------------------------------------------------------

@@ -23,13 +23,13 @@ from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
+from orchestrator.trust.relay_holders import SHELLS
 
 log = structlog.get_logger()
 
 LOOK_EVERY_S = 2.0
 GONE = "the master has gone"
 """The reason in the stop records of a team that ends with its master."""
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"})
 
 
 @dataclass(frozen=True)
