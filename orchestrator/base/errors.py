@@ -86,6 +86,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "unknown_run": (BadRequest, "no team run has this id", "agent_list(scope='all') shows every run"),
     "unknown_item": (BadRequest, "the inbox has no item with this id", "orchestrator inbox lists the items"),
+    "unknown_rule": (
+        BadRequest,
+        "the project has no rule of approve --always with this id",
+        "orchestrator approvals list shows the rules",
+    ),
     "cannot_answer": (
         BadRequest,
         "this item of the inbox cannot be answered in this way",

@@ -16,10 +16,14 @@ from orchestrator.team import agent_toolsets
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.masters import MasterConnection
 from orchestrator.team.wiring import TeamWiring
+from orchestrator.trust.origin import KnownProcesses
 
 
 class Features:
-    """Team, squads, spawn runs, project intelligence and trust. ``clients`` are the connections now."""
+    """Team, squads, spawn runs, project intelligence and trust. ``clients`` are the connections now.
+
+    ``launches`` are the agents and members of this user.
+    """
 
     def __init__(
         self,
@@ -27,11 +31,13 @@ class Features:
         state: ConfigState,
         clients: Callable[[], Collection[Client]],
         log_file: str,
+        *,
         boot: str,
+        launches: Callable[[], KnownProcesses],
     ) -> None:
         self._clients = clients
         self._temporary = roster.temporary
-        self.team = TeamWiring(roster, self._masters, boot)
+        self.team = TeamWiring(roster, self._masters, boot, launches)
         self.squads = SquadWiring(roster, self.team.panes)
         self.spawn = SpawnWiring(roster, self.squads.squads, self.squads.library)
         self.team.feed.runs = lambda: [*self.spawn.people_rows(), *self.squads.squads.people_rows()]
@@ -83,6 +89,11 @@ class Features:
             **self.spawn.admin(client),
             **self.trust.admin(client),
         }
+
+    def came(self, client: Client) -> None:
+        """A connection has come."""
+        self.team.came(client)
+        self.trust.came(client)
 
     def part(self, client: Client) -> None:
         """A connection has ended."""

@@ -76,6 +76,7 @@ def client_of(hello: Hello, peer: Peer, admitted: Admission, since: str) -> Clie
         ages=_ages(hello.pending),
         call_limit_s=hello.call_limit_s,
         peer=peer.pid,
+        peer_start=peer.start,
         env=hello.env if admitted.rights != "reader" else {},  # nothing it brings is used, its keys least of all
     )
     if hello.agent is not None:

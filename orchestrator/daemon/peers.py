@@ -31,11 +31,15 @@ MEMBER_DEPTH = 16
 
 
 class Peer(NamedTuple):
-    """The process that connected: its pid (0: unknown), its line of ancestors with itself first, and its origin."""
+    """The process that connected: its pid (0: unknown), its line of ancestors with itself first, and its origin.
+
+    ``start`` is its start time in clock ticks since boot; 0: unknown.
+    """
 
     pid: int = 0
     line: tuple[int, ...] = ()
     origin: ProcessOrigin = UNKNOWN
+    start: int = 0
 
 
 class Peers:
@@ -90,7 +94,8 @@ class Peers:
                 os.close(held)
         if not lines:
             return Peer(pid)
-        return Peer(pid, tuple(process.pid for process in lines[0].processes), judge(lines, self.known()))
+        line = lines[0].processes
+        return Peer(pid, tuple(process.pid for process in line), judge(lines, self.known()), line[0].start)
 
     def known(self) -> KnownProcesses:
         """All launches of this user, and the agents of this project whose launch is in no file."""

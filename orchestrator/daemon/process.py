@@ -87,7 +87,12 @@ class Daemon:
         self.clients: dict[Client, asyncio.StreamWriter] = {}
         self.turns = WaitTurns()
         self.features = Features(
-            self.roster, state, lambda: self.clients, str(opened.directory / project_location.LOG), self.boot_id
+            self.roster,
+            state,
+            lambda: self.clients,
+            str(opened.directory / project_location.LOG),
+            boot=self.boot_id,
+            launches=self.peers.known,
         )
         self.idle_since = time.monotonic()
         self._said_full = -math.inf
@@ -246,7 +251,7 @@ class Daemon:
             if client is None:
                 return
             self.clients[client] = writer
-            self.features.trust.came(client)
+            self.features.came(client)
             incoming.limit = MAX_LINE
             await self._serve(client, incoming, writer)
         except Stalled:

@@ -18,6 +18,8 @@ from orchestrator.team.life import agent_commands, agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.panes.pane_views import PaneViews
 from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.people.answer_authority import AnswerAuthority
+from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.people_requests import PeopleRequests
@@ -34,12 +36,22 @@ from orchestrator.team.wake.held_masters import HeldMasters
 from orchestrator.team.wake.masters import GONE, MasterConnection, Masters
 from orchestrator.team.wake.parking import Parking
 from orchestrator.team.wake.paste_wake import PasteWake
+from orchestrator.trust.origin import KnownProcesses
 
 
 class TeamWiring:
-    """The team of one daemon, from its start to its end. ``masters`` are the connections that may lead now."""
+    """The team of one daemon, from its start to its end.
 
-    def __init__(self, roster: Roster, masters: Callable[[], list[MasterConnection]], boot: str) -> None:
+    ``masters`` are the connections that may lead now, ``launches`` all agents and members of this user.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        masters: Callable[[], list[MasterConnection]],
+        boot: str,
+        launches: Callable[[], KnownProcesses],
+    ) -> None:
         self._roster = roster
         self.panes = TeamPanes(roster)
         self.supervisor = Supervisor(roster, self.panes)
@@ -53,13 +65,15 @@ class TeamWiring:
         self.supervisor.screen_watch.on_stale = self.parking.stale
         stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
         self._masters = Masters(roster, self.panes, masters, stop)
-        self.approvals = Approvals(roster, DialogAnswers(self.panes))
+        rules = ApprovalRules(roster.root)
+        self.approvals = Approvals(roster, DialogAnswers(self.panes), rules)
+        self._authority = AnswerAuthority(roster, launches)
         self.parking.asks = self.approvals
         self.feed = SnapshotFeed(roster, self.approvals, RowFacts(), boot)
         self.approvals.changed = self.feed.touch
         self.supervisor.screen_watch.on_dialog = self.feed.touch
         self.approvals.answered = self.supervisor.screen_watch.answered
-        self._people = PeopleRequests(self.feed, self.approvals)
+        self._people = PeopleRequests(self.feed, self.approvals, self._authority, rules)
         self._agent_tools = agent_tools.build(roster)
         self._master_tools = team_tools.build(self.supervisor, self._masters)
 
@@ -107,6 +121,10 @@ class TeamWiring:
     def agent_prompts(self, client: Client) -> TeamPrompts:
         """The prompts of a connection that may not lead."""
         return TeamPrompts(self._roster, client, (AGENT,))
+
+    def came(self, client: Client) -> None:
+        """A connection has come."""
+        self._authority.came(client)
 
     def part(self, client: Client) -> None:
         """A connection has ended."""

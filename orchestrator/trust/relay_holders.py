@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -51,12 +52,16 @@ class KnownHolders:
 
 
 class RelayHolders:
-    """What one program knows of holders: lines of the file, each read once, and the relays that run at a look."""
+    """What one program knows of holders: lines of the file, each read once, and the relays that run at a look.
+
+    May be used by several threads.
+    """
 
     def __init__(self) -> None:
         self._known = KnownHolders()
         self._lines = BootLines(PLACE)
         self._said: set[tuple[Any, ...]] = set()
+        self._lock = threading.Lock()
 
     def record(self, relay: int) -> None:
         """Remember who holds this relay, also in the file.
@@ -67,21 +72,23 @@ class RelayHolders:
         if line is None:
             return
         key = (line["session"], *map(tuple, line["holders"]))
-        self._known.add(line)
-        if key not in self._said:
-            boot_lines.append(PLACE, line)
-            self._said.add(key)
+        with self._lock:
+            self._known.add(line)
+            if key not in self._said:
+                boot_lines.append(PLACE, line)
+                self._said.add(key)
 
     def known(self) -> KnownHolders:
         """All holders of this boot as of now. Reads /proc; raises ``OSError`` where it cannot be listed."""
-        for entry in self._lines.new():
-            with contextlib.suppress(ValueError, LookupError, TypeError):
-                self._known.add(entry)
-        for relay in relays():
-            line = _line_of(relay)
-            if line is not None:
+        running = [line for line in map(_line_of, relays()) if line is not None]
+        with self._lock:
+            for entry in self._lines.new():
+                with contextlib.suppress(ValueError, LookupError, TypeError):
+                    self._known.add(entry)
+            for line in running:
                 self._known.add(line)
-        return self._known
+            known = self._known
+            return KnownHolders(set(known.processes), set(known.above), dict(known.sessions), known.first)
 
 
 def _line_of(relay: int) -> dict[str, Any] | None:

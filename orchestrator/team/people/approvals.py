@@ -68,20 +68,26 @@ class GivenAnswer:
 class Rules(Protocol):
     """The rules that humans made with ``--always``."""
 
+    def can_cover(self, asked: Asked) -> bool:
+        """Whether a rule can be made for exactly this."""
+
     def matching(self, asked: Asked) -> str | None:
         """The id of the rule that allows this; None without one."""
 
-    def add(self, asked: Asked) -> str:
+    async def add(self, asked: Asked, by: Answerer, at: str) -> str:
         """Make a rule for exactly this; its id. BadRequest ``cannot_answer`` if no rule can be made of it."""
 
 
 class NoRules:
     """No rule is known, and none can be made."""
 
+    def can_cover(self, asked: Asked) -> bool:  # noqa: ARG002 - the shape of Rules
+        return False
+
     def matching(self, asked: Asked) -> str | None:  # noqa: ARG002 - the shape of Rules
         return None
 
-    def add(self, asked: Asked) -> str:
+    async def add(self, asked: Asked, by: Answerer, at: str) -> str:  # noqa: ARG002 - the shape of Rules
         raise BadRequest("cannot_answer", f"no rule can be made for {asked.tool}")
 
 
@@ -174,7 +180,7 @@ class Approvals:
             cwd=one_line(asked.cwd, READ_CHARS),
             asked=shown_text(asked.text),
             questions=asked.questions,
-            answers=_answers(asked, dialog_meanwhile=dialog_meanwhile),
+            answers=_answers(asked, dialog_meanwhile=dialog_meanwhile, rules=self.rules),
             by=asked.by,
             cut=asked.cut,
         )
@@ -282,7 +288,8 @@ class Approvals:
         pending.answering = True
         try:
             if given.decision == "always":
-                given = replace(given, rule=self.rules.add(pending.asked))
+                at = rfc3339(self._roster.clock.now())
+                given = replace(given, rule=await self.rules.add(pending.asked, given.by, at))
             await self._record(entry, pending, given)
         except BaseException:
             pending.answering = False
@@ -404,13 +411,14 @@ class Approvals:
         self.changed(entry)
 
 
-def _answers(asked: Asked, *, dialog_meanwhile: bool) -> tuple[ItemDecision, ...]:
+def _answers(asked: Asked, *, dialog_meanwhile: bool, rules: Rules) -> tuple[ItemDecision, ...]:
     release: tuple[ItemDecision, ...] = () if dialog_meanwhile else ("release",)
     if asked.cut:
         return ("deny", *release)
     if asked.kind == "question":
         return ("answer", "deny", *release)
-    return ("approve", "always", "deny", *release)
+    always: tuple[ItemDecision, ...] = ("always",) if rules.can_cover(asked) else ()
+    return ("approve", *always, "deny", *release)
 
 
 def _must_take(item: InboxItem, decision: ItemDecision) -> None:

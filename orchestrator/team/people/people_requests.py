@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 from functools import partial
@@ -11,7 +12,9 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.core.inbox_items import ItemDecision
 from orchestrator.protocol.offers import AdminMethods
 from orchestrator.protocol.tool_calls import Client
-from orchestrator.team.people.approvals import Answerer, Approvals, GivenAnswer
+from orchestrator.team.people.answer_authority import AnswerAuthority
+from orchestrator.team.people.approval_rules import ApprovalRules
+from orchestrator.team.people.approvals import Approvals, GivenAnswer
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
 
 TEXT_MAX = 20_000
@@ -21,17 +24,28 @@ FACE_MAX = 32
 class PeopleRequests:
     """The requests of one daemon's faces."""
 
-    def __init__(self, feed: SnapshotFeed, approvals: Approvals) -> None:
+    def __init__(
+        self, feed: SnapshotFeed, approvals: Approvals, authority: AnswerAuthority, rules: ApprovalRules
+    ) -> None:
         self._feed = feed
         self._approvals = approvals
+        self._authority = authority
+        self._rules = rules
+        self._judged: dict[str, bool] = {}  # connection of a face -> whether it may answer
 
     def admin(self, client: Client) -> AdminMethods:
         """The methods of this connection."""
-        return {"snapshot": partial(self._snapshot, client), "answer": partial(self._answer, client)}
+        return {
+            "snapshot": partial(self._snapshot, client),
+            "answer": partial(self._answer, client),
+            "approval_rules": self._listed_rules,
+            "remove_approval_rule": partial(self._remove_rule, client),
+        }
 
     def part(self, client: Client) -> None:
         """The connection has ended: its face is closed."""
         self._feed.closed(client.origin.conn)
+        self._judged.pop(client.origin.conn, None)
 
     async def _snapshot(
         self,
@@ -43,21 +57,37 @@ class PeopleRequests:
         face: str = "cli",
         answers: bool = False,
     ) -> dict[str, Any]:
-        """The snapshot, or what has changed since a version of it. One that is read once opens no face."""
+        """The snapshot, or what has changed since a version of it. One that is read once opens no face.
+
+        ``answers``: the face can answer items; that counts only for one that may.
+        """
         if not wait_ms and not since and not answers:
             return self._feed.whole()
-        place = self._feed.opened(client.origin.conn, face[:FACE_MAX], answers=bool(answers))
+        conn = client.origin.conn
+        if answers and conn not in self._judged:
+            self._judged[conn] = await self._authority.may_answer(client)
+        place = self._feed.opened(conn, face[:FACE_MAX], answers=bool(answers) and self._judged[conn])
         return await self._feed.since(int(since), str(boot), int(wait_ms) / 1000, place)
 
     async def _answer(
-        self, _client: Client, *, item: str, decision: str, text: str = "", face: str = "cli"
+        self, client: Client, *, item: str, decision: str, text: str = "", face: str = "cli"
     ) -> dict[str, Any]:
         if decision not in get_args(ItemDecision):
             raise BadRequest("bad_argument", f"decision is one of: {', '.join(get_args(ItemDecision))}")
         if len(text) > TEXT_MAX:
             raise BadRequest("bad_argument", f"the text is longer than {TEXT_MAX} characters")
-        given = GivenAnswer(cast("ItemDecision", decision), text, Answerer(face[:FACE_MAX], user_name()))
-        return await self._approvals.answer(item, given)
+        entry = self._approvals.agent_of(item)
+        by = await self._authority.answerer(client, face[:FACE_MAX], user_name(), entry)
+        return await self._approvals.answer(item, GivenAnswer(cast("ItemDecision", decision), text, by))
+
+    async def _listed_rules(self) -> dict[str, Any]:
+        return {"rules": await asyncio.to_thread(self._rules.listed)}
+
+    async def _remove_rule(self, client: Client, *, rule: str) -> dict[str, Any]:
+        """Remove a rule; only a human may, as only a human makes one."""
+        await self._authority.human(client)
+        await asyncio.to_thread(self._rules.remove, str(rule))
+        return {"ok": True, "rule": rule}
 
 
 def user_name() -> str:
