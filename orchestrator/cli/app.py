@@ -26,6 +26,7 @@ from orchestrator.cli import (
     events,
     gc,
     gsd,
+    inbox,
     logs,
     options,
     output,
@@ -35,6 +36,7 @@ from orchestrator.cli import (
     shell_hints,
     spawn,
     squad,
+    standing_rules,
     status,
     task_history,
     tasks,
@@ -157,6 +159,8 @@ def version(as_json: Json = False) -> None:
 
 team.add_to(app)
 trust.add_to(app)
+inbox.add_to(app)
+app.add_typer(standing_rules.app, name="approvals")
 app.add_typer(agents.app, name="agent")
 task_history.add_to(tasks.app)
 app.add_typer(tasks.app, name="task")

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Every day": ("up", "down", "status", "why", "agent", "task", "logs", "peek", "attach", "diff", "merge", "runs"),
+    "Questions of agents": ("inbox", "approve", "deny", "answer", "release", "dismiss", "approvals"),
     "Records": ("events", "broadcast"),
     "Other work": ("squad", "spawn", "gsd", "worktree", "roles"),
     "Set-up": ("setup", "doctor", "trust", "config", "demo"),
@@ -17,6 +18,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 """The commands of the top level in the order of the help; what is in no section is not listed."""
 
 INSTEAD = {
+    "allow": ("approve", "trust"),
+    "reject": ("deny",),
+    "questions": ("inbox",),
+    "permissions": ("inbox", "approvals list"),
+    "rules": ("approvals list",),
     "ls": ("agent list", "status"),
     "list": ("agent list", "task list"),
     "agents": ("agent list",),

@@ -1,4 +1,7 @@
-"""What the shell offers at Tab: living agents, engines, CLIs. Reads small files, asks no daemon, starts nothing."""
+"""What the shell offers at Tab: living agents, engines, CLIs, items of the inbox.
+
+Reads small files; only ids of the inbox are asked of a daemon, if one runs. Starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import os
 import re
 from typing import Any
 
+TAB_S = 0.5
+"""Nobody waits longer for what Tab offers."""
 # A shell reads what is offered: ids and names come from files that anybody may have written.
 _PLAIN = re.compile(r"\w[\w.+-]*")
 
@@ -27,6 +32,20 @@ def agents(incomplete: str) -> list[str]:
     if not any(name.startswith(incomplete) for name in offered):
         offered = [row["agent_id"] for row in rows]
     return sorted(name for name in offered if name.startswith(incomplete) and _PLAIN.fullmatch(name))
+
+
+def items(incomplete: str) -> list[str]:
+    """The ids of the items of the inbox."""
+    from orchestrator.base.errors import OrchestratorError  # noqa: PLC0415
+    from orchestrator.edge.project_location import RunDirUnsafe  # noqa: PLC0415
+    from orchestrator.faces.daemon_client import DaemonClient, project_here  # noqa: PLC0415
+
+    try:
+        with DaemonClient(project_here(), start=False, survive=False, return_s=TAB_S) as link:
+            inbox = link.ask("orchestrator/snapshot", {})["inbox"]
+    except (OrchestratorError, RunDirUnsafe, OSError):
+        return []
+    return [item["id"] for item in inbox if item["id"].startswith(incomplete) and _PLAIN.fullmatch(item["id"])]
 
 
 def engines(incomplete: str) -> list[str]:

@@ -6,9 +6,7 @@ Reads only; the layout is in `status_lines`.
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +19,7 @@ from orchestrator.cli import agent_card, completion, options, output
 from orchestrator.cli.agent_choice import chosen, shown_names
 from orchestrator.cli.facts import Facts, FromFiles, facts
 from orchestrator.cli.options import Json, RunId
+from orchestrator.cli.redrawn_screen import RedrawnScreen
 from orchestrator.core import glyphs
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import project_here
@@ -28,9 +27,6 @@ from orchestrator.faces.status_lines import StatusLine, footer, status_lines
 
 NO_SIZE = os.terminal_size((80, 24))
 CODES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "dim": "2"}
-TOP, TO_LINE_END, TO_SCREEN_END, CLEAR = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[2J"
-OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-"""The terminal's other screen without a cursor, and back to what was there before."""
 
 
 def status(
@@ -136,13 +132,8 @@ def _last_at(source: Facts, row: dict[str, Any]) -> str | None:
 
 def _watch(place: Project, agent_id: str, run: str, every_s: float) -> None:
     """Redraw the display until Ctrl-C; a daemon that ends, returns or fails is shown and ends nothing."""
-    resized = threading.Event()
-    before = signal.signal(signal.SIGWINCH, lambda *_: resized.set())
-    for number in (signal.SIGTERM, signal.SIGHUP):  # the terminal must be put back as it was
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     source: Facts = facts(place)
-    sys.stdout.write(OPEN + CLEAR)
-    try:
+    with RedrawnScreen() as screen:
         while True:
             source = _newest(place, source)
             try:
@@ -152,17 +143,8 @@ def _watch(place: Project, agent_id: str, run: str, every_s: float) -> None:
                 continue
             except OrchestratorError as error:
                 lines = [StatusLine(_fitted(error.message, (output.terminal_size() or NO_SIZE).columns))]
-            # One write, and nothing is cleared before it is written over: no flicker.
-            text = "".join(f"{_colored(line)}{TO_LINE_END}\r\n" for line in lines[:-1])
-            sys.stdout.write(TOP + text + _colored(lines[-1]) + TO_LINE_END + TO_SCREEN_END)
-            sys.stdout.flush()
-            if resized.wait(every_s):
-                resized.clear()
-                sys.stdout.write(CLEAR)
-    finally:
-        sys.stdout.write(CLOSE)
-        sys.stdout.flush()
-        signal.signal(signal.SIGWINCH, before)
+            screen.show([_colored(line) for line in lines])
+            screen.wait(every_s)
 
 
 def _newest(place: Project, source: Facts) -> Facts:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import sys
 import termios
-import unicodedata
-from collections.abc import Iterator
 from typing import Self
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.cli import output
+from orchestrator.faces.text_table import pieces
 
 ANSWER_MAX = 4096
 NARROWEST = 20
@@ -81,15 +80,3 @@ class Terminal:
         data = text.encode("utf-8", "backslashreplace")
         while data:
             data = data[os.write(self._fd, data) :]
-
-
-def pieces(line: str, room: int) -> Iterator[str]:
-    """A line in pieces of at most ``room`` columns; an empty line is one piece."""
-    start = used = 0
-    for at, char in enumerate(line):
-        width = 2 if unicodedata.east_asian_width(char) in "WFA" else 1
-        if used + width > room:
-            yield line[start:at]
-            start, used = at, 0
-        used += width
-    yield line[start:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -37,6 +37,19 @@ def cut(text: str, width: int) -> str:
             break
         kept += char
     return kept.rstrip() + CUT if width > 0 else ""
+
+
+def pieces(line: str, room: int) -> Iterator[str]:
+    """A line in pieces of at most ``room`` columns; an empty line is one piece."""
+    start = used = 0
+    for at, char in enumerate(line):
+        # A letter of ambiguous width counts as wide: a piece must fit wherever it is shown.
+        width = 2 if unicodedata.east_asian_width(char) in "WFA" else 1
+        if used + width > room:
+            yield line[start:at]
+            start, used = at, 0
+        used += width
+    yield line[start:]
 
 
 def lines_of(columns: Sequence[Column], width: int | None) -> list[str]:

@@ -84,6 +84,8 @@ CHANGING = [
 ADMIN = [
     admin("stop"), admin("gc", apply=True, older_than_s=0), admin("fix"), admin("worktree", agent_id="b"),
     admin("squads"), admin("squad_cancel", squad_id="x"), admin("spawn_run", run_id="x"),
+    admin("answer", item="x", decision="approve"), admin("snapshot", answers=True), admin("approval_rules"),
+    admin("remove_approval_rule", rule="x"),
 ]  # fmt: skip
 OF_AN_AGENT = [
     tool("wait_for_command", agent_id="b", timeout_ms=0),
@@ -261,6 +263,8 @@ COMMANDS = [
     ("gc", "--apply", "--older-than", "0"), ("down", "--force", "--yes", "--stop-daemon"), ("doctor", "--fix"),
     ("setup", "gemini"), ("gsd", "index"), ("squad", "cancel", "x"), ("spawn", "cancel", "x"),
     ("worktree", "remove", "b"), ("daemon", "run", "--set", "log_level=debug"),
+    ("approve", "x"), ("deny", "x"), ("answer", "x", "y"), ("release", "x"), ("dismiss", "x"),
+    ("approvals", "remove", "x"),
 ]  # fmt: skip
 
 

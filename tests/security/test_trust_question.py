@@ -8,12 +8,13 @@ import sys
 import pytest
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.cli.terminal import pieces
 from orchestrator.config import sources
+from orchestrator.faces.text_table import pieces
 from orchestrator.project_trust import trust_authority, trust_store
 from orchestrator.trust import allowed, relay_holders, state_dir
 from orchestrator.trust.difference import difference
 from tests.security.human import OURS, Human
+from tests.security.relay_holders import below_a_master
 from tests.support.stage import lines_of, until
 from tests.support.team import Team
 
@@ -261,27 +262,6 @@ def test_a_digest_names_the_same_content_in_every_project(make_stage):
 
 # -- who is refused ----------------------------------------------------------------------------------------------------
 
-# An AI CLI: it holds a relay that has shaken hands, and its shell tool runs a command. `kill`: the relay has ended.
-MASTER = """
-import json, os, subprocess, sys, time
-relay, how, out, *command = json.loads(sys.argv[1]), *sys.argv[2:]
-words = ["sh", "-c", '"$@"; exit $?', "cli", *relay] if how == "shell" else relay
-held = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-held.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode() + b"\\n")
-held.stdin.flush()
-held.stdout.readline()
-if how == "kill":
-    held.kill()
-    held.wait()
-with open(out + ".new", "wb") as file:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
-    file.write(b"ended with %d" % done.returncode)
-os.rename(out + ".new", out)
-if how != "kill":
-    held.stdin.close()
-    held.wait()
-"""
 # What a hostile program says to the daemon itself, past the command line's own look.
 PAST = """
 import json, sys
@@ -296,16 +276,6 @@ with DaemonClient(project_here(), start=True) as link:
         except OrchestratorError as error:
             print(error.code)
 """
-
-
-def below_a_master(stage, how, *command):
-    """What a command says below a process that holds a relay."""
-    out = stage.base / f"out-{how}-{len(command)}"
-    relay = json.dumps([*OURS, "mcp"])
-    words = [sys.executable, "-IS", "-c", MASTER, relay, how, str(out), *command]
-    with Human(stage, *words, ours=()) as human:
-        human.end()
-    return out.read_text()
 
 
 @pytest.mark.parametrize("how", ["directly", "shell", "kill"])

@@ -79,10 +79,9 @@ class AnswerAuthority:
 
     def _look(self, pid: int) -> tuple[tuple[AncestorLine, ...], KnownHolders]:
         try:
-            lines = lines_of(pid)
-            return lines, self._holders.known()
-        except OSError as error:  # no descriptor is left, or /proc is not to be listed
-            raise _refusal("the ancestors of this process cannot be read") from error
+            return lines_of(pid), self._holders.known()
+        except OSError:  # no descriptor is left, or /proc cannot be listed: nothing is proven
+            return (), KnownHolders()
 
     def _insist_on_master(self, origin: HumanOrigin, entry: AgentEntry | None) -> None:
         pid = min(pid for pid, _ in origin.holders)

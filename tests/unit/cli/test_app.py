@@ -32,6 +32,7 @@ COMMANDS = [
     ["spawn", "artifact"], ["spawn", "health"], ["spawn", "graph"],
     ["gsd", "query"], ["gsd", "blast"], ["gsd", "phase"], ["gsd", "requirement"], ["gsd", "patterns"], ["gsd", "past"],
     ["gsd", "files"], ["gsd", "verify"], ["gsd", "check"], ["gsd", "index"], ["gsd", "graph"], ["version"],
+    ["inbox"], ["approve"], ["deny"], ["answer"], ["release"], ["dismiss"], ["approvals", "list"], ["approvals", "remove"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
@@ -42,7 +43,8 @@ CHANGING = [
     ["attach", "a"], ["peek", "a"], ["merge", "a"],
     ["worktree", "remove", "a"], ["squad", "run", "r", "--task", "t"], ["squad", "start", "-"], ["squad", "wait", "s"],
     ["squad", "cancel", "s"], ["spawn", "create", "t", "--mode", "single"], ["spawn", "cancel", "r"],
-    ["gsd", "index"],
+    ["gsd", "index"], ["approve", "x"], ["deny", "x"], ["answer", "x", "y"], ["release", "x"], ["dismiss", "x"],
+    ["approvals", "remove", "x"],
 ]  # fmt: skip
 
 
