@@ -323,6 +323,8 @@ class Approvals:
             await self._roster.commit(entry, [self._draft(entry, item, given)])
             self.changed(entry)
             return _answered(item, given)
+        if given.by.acts_as != "human":
+            raise BadRequest("cannot_answer", "a key in an agent's pane is pressed for a human alone")
         if given.text:
             raise BadRequest("cannot_answer", f"item {item.item_id} takes no text: a key answers its dialog")
         if item.item_id in self._pressing:

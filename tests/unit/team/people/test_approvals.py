@@ -68,12 +68,17 @@ class Rules:
     """One rule, if any."""
 
     def __init__(self):
-        self.rule, self.made = None, []
+        self.rule, self.made, self.covers = None, [], True
+
+    def can_cover(self, _asked):
+        return self.covers
 
     def matching(self, _asked):
         return self.rule
 
-    def add(self, asked):
+    async def add(self, asked, by, at):
+        assert by.acts_as == "human"
+        assert at
         self.made.append(asked)
         return "r1"
 
@@ -270,6 +275,15 @@ async def test_only_a_human_makes_a_rule(scene):
     assert (way.told, scene.rules.made) == ([], [])
 
 
+async def test_always_is_offered_only_where_a_rule_can_cover_what_is_asked(scene):
+    scene.rules.covers = False
+    way = scene.ask()
+    assert scene.only().answers == ("approve", "deny")
+    with pytest.raises(BadRequest) as refused:
+        await scene.answer("always")
+    assert (refused.value.code, way.told, scene.rules.made) == ("cannot_answer", [], [])
+
+
 async def test_a_request_that_was_cut_can_only_be_denied(scene):
     scene.ask(replace(BASH, cut=True))
     for decision in ("approve", "always", "answer"):
@@ -329,6 +343,14 @@ async def test_a_dialog_on_the_screen_is_answered_by_the_key_that_it_names(scene
     with pytest.raises((Conflict, BadRequest)):
         await scene.answer("approve", item=item.item_id)
     assert scene.panes.keys == [key]
+
+
+async def test_a_master_presses_no_key_in_the_pane_of_another_agent(scene):
+    item = await shown(scene)
+    with pytest.raises(BadRequest) as refused:
+        await scene.answer("approve", item=item.item_id, by=Answerer("cli", "ada", "master"))
+    assert refused.value.code == "cannot_answer"
+    assert (scene.panes.keys, scene.records("answered")) == ([], [])
 
 
 async def test_another_dialog_than_the_one_that_was_shown_gets_no_key(scene):
