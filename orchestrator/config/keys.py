@@ -273,7 +273,7 @@ class Config(BaseModel):
         ge=65_536, le=1_099_511_627_776,
     )  # fmt: skip
     approvals_master: bool = _key(
-        "own", False, "Let a master's CLI answer the permission prompts of other agents; never its own."
+        "own", False, "Let a master's CLI answer what agents ask; never for itself. Only your own file can set this."
     )
     approvals_hold: Literal["faces", "always", "never"] = _key(
         "own",

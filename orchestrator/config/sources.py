@@ -31,6 +31,8 @@ PROJECT_FILE = ".agents/config.toml"
 """The project file's name in the project: under this its content is allowed."""
 
 NONE: Mapping[str, Any] = MappingProxyType({})
+FILE_ONLY = frozenset({"approvals_master"})
+"""Keys that only the user's file sets: whoever starts a daemon, a master too, gives it environment and flags."""
 _TRUE = {"true", "1", "yes", "on"}
 _FALSE = {"false", "0", "no", "off"}
 _UNIT_WORDS = {"s": "seconds", "ms": "milliseconds", "share": "0.1 to 0.9"}
@@ -121,6 +123,7 @@ def _of_environment(env: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, 
         text = env.get(name, "")
         if text:
             source = f"environment {name}"
+            _refuse_elsewhere(key, source, env=name)
             yield source, {key: _checked(key, _parsed(key, text), source, env=name)}
 
 
@@ -129,6 +132,7 @@ def _of_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
         key = name.replace("-", "_")
         flag = f"flag --set {key}"
         _refuse_unknown(key, flag, flag=name)
+        _refuse_elsewhere(key, flag, flag=name)
         parsed = _parsed(key, value) if isinstance(value, str) else value
         yield flag, {key: _checked(key, parsed, flag, flag=name)}
 
@@ -195,6 +199,17 @@ def content_of(path: Path) -> bytes | None:
         step = f"at most {MAX_BYTES} bytes are read"
         raise BadRequest("bad_config", f"{path} is too large for a configuration", step, file=str(path))
     return data
+
+
+def _refuse_elsewhere(key: str, source: str, **facts: Any) -> None:
+    if key in FILE_ONLY:
+        raise BadRequest(
+            "bad_config",
+            f"{source}: only your own configuration file can set {key}",
+            "set it there",
+            key=key,
+            **facts,
+        )
 
 
 def _refuse_unknown(key: str, source: str, **facts: Any) -> None:

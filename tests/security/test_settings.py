@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import Environment, untrusted
+from orchestrator.base.errors import BadRequest, Environment, untrusted
 from orchestrator.config import keys, sources
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.config.keys import Config
@@ -29,6 +29,11 @@ TEXT = 'touch "$1"'
 # A value of each acting key that would do harm.
 EVIL = {"engine": "shell", "command": "sh -c id", "approval": "all", "trust": True}
 ACTING_KEYS = [key for key in keys.KEYS if keys.class_of(key) == "acting"]
+# A value of each key that is the user's own word, other than the default.
+OWN = {
+    "trust_by_digest": True, "approvals_master": True, "approvals_hold": "always", "approvals_hold_s": 5.0,
+    "notify": ["command"], "notify_command": ["sh", "-c", "id"], "top_keys": {"quit": "x"},
+}  # fmt: skip
 OWN_KEYS = [key for key in keys.KEYS if keys.class_of(key) == "own"]
 
 
@@ -51,6 +56,8 @@ def load(root, **env):
 
 
 def toml(key, value):
+    if isinstance(value, dict):
+        return f"[{key}]\n" + "".join(toml(name, inner) for name, inner in value.items())
     return f"{key} = {json.dumps(value)}\n"
 
 
@@ -64,7 +71,7 @@ def test_every_setting_has_a_class_and_every_acting_one_says_which_values_are_ha
         if extra["class"] == "acting":
             assert field.default in extra["harmless"], f"the default of {key} must not need to be allowed"
     assert set(EVIL) == set(ACTING_KEYS)
-    assert OWN_KEYS == ["trust_by_digest"]
+    assert set(OWN) == set(OWN_KEYS)
 
 
 def test_a_setting_without_a_class_is_noticed():
@@ -160,12 +167,26 @@ def test_the_users_own_word_counts_as_before(root, key):
 
 @pytest.mark.parametrize("key", OWN_KEYS)
 def test_a_word_about_trust_never_counts_from_a_project_also_if_its_file_was_allowed(root, key):
-    put(root, sources.PROJECT_FILE, toml(key, True) + 'approval = "all"\n')
+    value, default = OWN[key], Config.model_fields[key].get_default()
+    assert value != default
+    put(root, sources.PROJECT_FILE, 'approval = "all"\n' + toml(key, value))
     allow(root)
     found = load(root)
-    assert (getattr(found.config, key), found.config.approval, found.ignored) == (False, "all", (key,))
-    put(root.parent, ".config/orchestrator/config.toml", toml(key, True))
-    assert getattr(load(root).config, key) is True
+    assert (getattr(found.config, key), found.config.approval, found.ignored) == (default, "all", (key,))
+    put(root.parent, ".config/orchestrator/config.toml", toml(key, value))
+    assert getattr(load(root).config, key) == value
+
+
+def test_only_a_users_file_lets_a_master_answer(root):
+    """A master's shell tool can start a daemon, with an environment and flags as it likes."""
+    for env, flags in (({"ORCHESTRATOR_APPROVALS_MASTER": "1"}, {}), ({}, {"approvals_master": "true"})):
+        with pytest.raises(BadRequest) as error:
+            sources.load(root, env, flags, root.parent)
+        assert error.value.code == "bad_config"
+    put(root.parent, ".config/orchestrator/config.toml", "approvals.master = true\n")
+    assert load(root).config.approvals_master is True
+    put(root.parent, ".config/orchestrator/config.toml", "[approvals]\nmaster = true\nhold = 'never'\n")
+    assert (load(root).config.approvals_master, load(root).config.approvals_hold) == (True, "never")
 
 
 @pytest.mark.parametrize(
