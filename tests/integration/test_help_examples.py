@@ -19,8 +19,20 @@ ELSEWHERE = {
     "claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad": "tests/e2e/test_setup.py",
     "orchestrator doctor --live codex": "tests/e2e/test_doctor.py",
     "orchestrator demo --keep": "tests/acceptance/test_install.py",
+    **dict.fromkeys(
+        [
+            "orchestrator approve 3f2a91bc",
+            "orchestrator approve 3f2a91bc --always",
+            "orchestrator deny 3f2a91bc --reason 'use the build directory'",
+            "orchestrator answer 3f2a91bc Postgres",
+            "orchestrator answer 3f2a91bc 2 yes",
+            "orchestrator release 3f2a91bc",
+            "orchestrator approvals remove 5d0c77f0a1b2",
+        ],
+        "tests/unit/cli/test_inbox.py",
+    ),
 }
-"""What runs these with the real CLI, or at full length."""
+"""What runs these with the real CLI, with a CLI that asks, or at full length."""
 
 TEAM = "".join(f'[agents.{name}]\nrole = "{name}"\nengine = "shell"\n' for name in ("builder", "reviewer", "tester"))
 TEAM = TEAM.replace('"builder"\n', '"builder"\nworktree = true\n')
@@ -98,6 +110,15 @@ STORIES = {
         orchestrator daemon stop
         rm -f "$ORCHESTRATOR_RUN_BASE"/*/stopped
         orchestrator daemon run --set log_level=debug
+    """,
+    "the inbox": r"""
+        orchestrator agent create builder --role builds --engine shell  # the first
+        orchestrator task add builder "exit 3" --wait
+        orchestrator inbox
+        orchestrator inbox 3f2a91bc
+        orchestrator inbox --watch
+        orchestrator dismiss 3f2a91bc
+        orchestrator approvals list
     """,
     "set-up, roles and squads": r"""
         orchestrator setup gemini --dry-run
@@ -189,6 +210,11 @@ def _team(setting: Setting) -> None:
     setting.ends["orchestrator up --dry-run"] = 1  # there is something to do
 
 
+def _inbox(setting: Setting) -> None:
+    setting.values["3f2a91bc"] = lambda: str(orchestrator(setting.stage, "inbox")["inbox"][0]["id"])
+    setting.ends['orchestrator task add builder "exit 3"'] = 1
+
+
 def _squads(setting: Setting) -> None:
     stage = setting.stage
     stage.env["ENGINE"] = "claude"
@@ -220,7 +246,8 @@ def _gsd(setting: Setting) -> None:
 
 
 BEFORE: dict[str, Callable[[Setting], None]] = {
-    "agents": _agents, "a team": _team, "set-up, roles and squads": _squads, "spawn runs": _spawns, "plans and code": _gsd,
+    "agents": _agents, "a team": _team, "the inbox": _inbox,
+    "set-up, roles and squads": _squads, "spawn runs": _spawns, "plans and code": _gsd,
 }  # fmt: skip
 
 

@@ -642,7 +642,7 @@ PROMISES: dict[str, Promise] = {
         ),
     ),
     "ENGINES4": Promise(
-        "A silent agent is blocked with its reason, shown everywhere, secrets masked, and never typed into.",
+        "A silent agent is blocked with its reason, shown everywhere, secrets masked; only a human's answer to that dialog is typed.",
         (
             f"{ENGINES}a_recorded_screen_is_explained",
             f"{BLOCKED}a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call",
@@ -651,6 +651,8 @@ PROMISES: dict[str, Promise] = {
             f"{PARKED}a_second_question_is_a_second_record_even_if_it_has_the_same_words",
             f"{SCREENS}what_the_clis_own_log_shows_counts_while_the_screen_explains_nothing",
             "unit/base/test_secret_masks.py::test_a_secret_is_masked",
+            "unit/team/people/test_approvals.py::test_another_dialog_than_the_one_that_was_shown_gets_no_key",
+            "unit/team/people/test_approvals.py::test_a_master_presses_no_key_in_the_pane_of_another_agent",
         ),
     ),
     "ENGINES5": Promise(

@@ -142,6 +142,43 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "tests/security/test_agents_stay_agents.py::test_a_human_in_a_pane_leads_by_the_command_line",
         "tests/security/test_agents_stay_agents.py::test_the_relay_of_a_cli_in_a_terminal_is_a_masters",
     ),
+    "What an agent asks is answered by a human; agents, squad members and processes of unknown origin answer nothing.": (
+        "tests/security/test_who_may_answer.py::test_a_human_answers_in_a_terminal_and_the_record_says_who",
+        "tests/security/test_who_may_answer.py::test_a_human_answers_in_the_shell_that_has_started_the_cli",
+        "tests/security/test_who_may_answer.py::test_a_squad_member_answers_nothing",
+        "tests/security/test_agents_stay_agents.py::test_an_agent_that_connects_by_itself_changes_nothing",
+        "tests/security/test_agents_stay_agents.py::test_the_command_line_changes_nothing_from_inside_an_agent",
+    ),
+    "The shell tool of a master answers nothing, and neither does what it leaves behind, unless your own file sets `approvals.master`.": (
+        "tests/security/test_who_may_answer.py::test_a_masters_shell_tool_answers_nothing",
+        "tests/security/test_who_may_answer.py::test_what_a_master_leaves_behind_answers_nothing",
+        "tests/security/test_who_may_answer.py::test_a_master_answers_where_the_users_own_configuration_says_so_and_makes_no_rule",
+    ),
+    "Who has held a relay is known to every daemon until the next boot.": (
+        "tests/security/test_who_may_answer.py::test_a_relay_that_ended_with_its_daemon_is_remembered",
+    ),
+    "Only the user's own file lets a master answer: no file of a project, no variable and no option does.": (
+        "tests/security/test_settings.py::test_only_a_users_file_lets_a_master_answer",
+        "tests/security/test_settings.py::test_a_word_about_trust_never_counts_from_a_project_also_if_its_file_was_allowed",
+    ),
+    "A master makes no rule, removes none and presses no key in a pane.": (
+        "tests/unit/team/people/test_approvals.py::test_only_a_human_makes_a_rule",
+        "tests/unit/team/people/test_approvals.py::test_a_master_presses_no_key_in_the_pane_of_another_agent",
+        "tests/security/test_who_may_answer.py::test_a_master_answers_where_the_users_own_configuration_says_so_and_makes_no_rule",
+    ),
+    "A rule of `--always` covers exactly what was shown, in its project and directory, and is not stored in the project.": (
+        "tests/unit/engines/test_rule_patterns.py::test_no_two_requests_that_differ_have_one_pattern",
+        "tests/unit/engines/test_rule_patterns.py::test_what_a_human_may_not_have_seen_has_no_pattern",
+        "tests/unit/team/people/test_approval_rules.py::test_a_rule_covers_exactly_what_was_seen_until_it_is_removed",
+        "tests/unit/team/people/test_approval_rules.py::test_rules_are_private_and_none_is_in_the_project",
+        "tests/unit/team/people/test_approval_rules.py::test_no_copy_and_no_other_project_has_the_rules",
+    ),
+    "A key is pressed in an agent's pane only as a human's answer to the very dialog on its screen.": (
+        "tests/unit/team/people/test_approvals.py::test_a_dialog_on_the_screen_is_answered_by_the_key_that_it_names",
+        "tests/unit/team/people/test_approvals.py::test_another_dialog_than_the_one_that_was_shown_gets_no_key",
+        "tests/unit/team/people/test_approvals.py::test_a_dialog_that_goes_in_the_moment_of_the_key_gets_none",
+        "tests/unit/team/people/test_approvals.py::test_a_master_presses_no_key_in_the_pane_of_another_agent",
+    ),
     "A directory in `/tmp` that another user made first blocks nothing: all programs use your state directory instead.": (
         "tests/security/test_other_user.py::test_a_directory_that_another_user_made_first_denies_nothing",
     ),

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
+from orchestrator.config import sources
 from orchestrator.config.keys import KEYS, Config, env_name
 from orchestrator.core import records
 from orchestrator.edge.project_location import PER_CONNECTION, VERSION
@@ -225,7 +226,7 @@ def test_toml_examples_are_settings_that_load_or_registrations_of_known_tools(pa
         elif "agents" in found:
             TeamFile.model_validate(found)
         else:
-            Config.model_validate(found)
+            Config.model_validate(dict(sources._flat(found)))
 
 
 @each_page

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.manifest import gsd, spawn, team
+from tests.manifest import gsd, people, spawn, team
 from tests.manifest.team import Promise
 
-PROMISES = team.PROMISES | spawn.PROMISES | gsd.PROMISES
+PROMISES = team.PROMISES | spawn.PROMISES | gsd.PROMISES | people.PROMISES
 
 TESTS = Path(__file__).resolve().parents[1]
 WHY = ("deferred: ", "out of scope: ", "measured: ")
@@ -52,6 +52,7 @@ def test_the_manifest_knows_every_promise():
     later += ["READING1", "READING2", "READING3", "WAYIN1", "WAYIN2", "WAYIN3", "WORDS1"]
     later += [*(f"B4.{n}" for n in range(1, 46)), *(f"SPAWN{n}" for n in range(1, 7))]
     later += [*(f"B3.{n}" for n in range(1, 34)), *(f"GSD{n}" for n in range(1, 7))]
+    later += [f"ANSWERS{n}" for n in range(1, 5)]
     assert list(PROMISES) == [*core, *later]
 
 

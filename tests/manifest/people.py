@@ -1,0 +1,56 @@
+"""What is promised to people who look at a team and answer it, and the tests that prove each promise."""
+
+from tests.manifest.team import Promise
+
+WHO = "security/test_who_may_answer.py::test_"
+RULES = "unit/team/people/test_approval_rules.py::test_"
+APPROVALS = "unit/team/people/test_approvals.py::test_"
+
+PROMISES: dict[str, Promise] = {
+    "ANSWERS1": Promise(
+        "Only a human answers what agents ask; a master only where its user's own file says so; never what is below an agent.",
+        (
+            f"{WHO}a_human_answers_in_a_terminal_and_the_record_says_who",
+            f"{WHO}a_human_answers_in_the_shell_that_has_started_the_cli",
+            f"{WHO}a_masters_shell_tool_answers_nothing",
+            f"{WHO}a_relay_that_ended_with_its_daemon_is_remembered",
+            f"{WHO}what_a_master_leaves_behind_answers_nothing",
+            f"{WHO}a_master_answers_where_the_users_own_configuration_says_so_and_makes_no_rule",
+            f"{WHO}a_squad_member_answers_nothing",
+            "security/test_agents_stay_agents.py::test_an_agent_that_connects_by_itself_changes_nothing",
+            "unit/trust/test_human_origin.py::test_a_human_is_proven_and_what_may_come_from_a_cli_is_none",
+        ),
+    ),
+    "ANSWERS2": Promise(
+        "An item is answered once: the record first, then the CLI; an item that is over, changed or unknown gets nothing.",
+        (
+            f"{APPROVALS}an_answer_is_a_record_and_reaches_the_cli_once",
+            f"{APPROVALS}of_two_answers_at_once_the_first_counts",
+            f"{APPROVALS}nothing_is_decided_when_its_record_cannot_be_written",
+            f"{APPROVALS}a_hook_that_comes_back_after_the_daemon_died_is_answered_from_the_record",
+            f"{APPROVALS}another_dialog_than_the_one_that_was_shown_gets_no_key",
+            f"{WHO}an_unknown_item_and_a_wrong_answer_are_refused",
+        ),
+    ),
+    "ANSWERS3": Promise(
+        "A rule covers exactly what its human saw, in its project and directory, and is taken back by one command.",
+        (
+            "unit/engines/test_rule_patterns.py::test_no_two_requests_that_differ_have_one_pattern",
+            "unit/engines/test_rule_patterns.py::test_what_a_human_may_not_have_seen_has_no_pattern",
+            f"{RULES}a_rule_covers_exactly_what_was_seen_until_it_is_removed",
+            f"{RULES}no_copy_and_no_other_project_has_the_rules",
+            f"{RULES}a_file_that_leads_elsewhere_now_is_asked_again",
+            f"{APPROVALS}a_rule_allows_once_and_its_answer_is_a_record",
+            f"{APPROVALS}always_is_offered_only_where_a_rule_can_cover_what_is_asked",
+        ),
+    ),
+    "ANSWERS4": Promise(
+        "The inbox is one line an item in any width, an item is shown whole, and no text of an agent looks like ours.",
+        (
+            "unit/faces/test_inbox_lines.py::test_each_item_has_one_line_that_fits",
+            "unit/faces/test_inbox_lines.py::test_all_of_one_item_is_shown_and_each_command_can_be_copied",
+            "unit/faces/test_inbox_lines.py::test_no_part_of_a_long_text_looks_like_a_line_of_ours",
+            "unit/cli/test_inbox.py::test_without_a_daemon_the_inbox_says_what_it_lacks",
+        ),
+    ),
+}
