@@ -1,8 +1,9 @@
-"""The hook: a CLI runs it at certain events, reports them to the daemon and, at the end of a turn, awaits its word.
+"""The hook: a CLI runs it at certain events. It reports each to the daemon and awaits its word at two of them.
 
-Started as a script with ``-IS`` and alive as long as its agent is parked, so it imports almost nothing, our own
-package included. It reads stdin and /proc, speaks to a daemon that runs already, and prints one JSON object. Whatever
-goes wrong it prints ``{}`` and exits 0: a broken hook must never break a turn of the user's CLI.
+These are the end of a turn, and the moment at which an agent's CLI asks its user for a permission. Started as a
+script with ``-IS`` and alive as long as its agent is parked, so it imports almost nothing, our own package included.
+It reads stdin and /proc, speaks to a daemon that runs already, and prints one JSON object. Whatever goes wrong it
+prints ``{}`` and exits 0: a broken hook must never break a turn of the user's CLI, which then asks its user itself.
 """
 # Neither pathlib nor contextlib: they would cost megabytes for as long as the agent is parked.
 # ruff: noqa: PTH109, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123, SIM105
@@ -33,15 +34,18 @@ except ImportError:
         from hashlib import sha256
 
 PROTO = 1  # as in edge.project_location, like the names below; a test compares
-TURN_ENDS = ("Stop", "AfterAgent")  # the events at which a daemon that has just died is waited for
+TURN_ENDS = ("Stop", "AfterAgent")  # at these events and the next a daemon that has just died is waited for
+ASKS = ("PermissionRequest",)  # the events at which the daemon may decide what the CLI would ask its user
 AGENT_ID, AGENT_EPOCH, AGENT_SECRET = (f"ORCHESTRATOR_AGENT_{name}" for name in ("ID", "EPOCH", "SECRET"))
 EVENT_FACTS = (  # small facts of an event that the daemon may need; never a prompt or a transcript
     "stop_hook_active", "source", "reason", "trigger", "notification_type", "message", "title", "tool_name",
 )  # fmt: skip
+PATHS = ("cwd", "transcript_path")  # small facts too, whole
 ASKED_FACTS = ("tool_input", "details")  # what a permission is asked for: objects
 ASKED_NAMES = ("command", "file_path", "filePath", "path", "url")  # of them, if the event is too long to be read
 CUT = 300
 ASKED_CUT = 4000
+PATH_MAX = 4096
 STDIN_MAX = 1 << 20
 STDIN_S = 10.0
 RETRY_S = 30.0
@@ -72,7 +76,7 @@ def main() -> int:
 
 
 def read_event(fd: int) -> JsonObject:
-    """The event on ``fd``, read to its end; of one over 1 MiB only its flat facts of the first part."""
+    """The event on ``fd``, read to its end; of one over 1 MiB only its flat facts of the first part, and ``cut``."""
     buffer = b""
     until = time.monotonic() + STDIN_S
     while (remaining_s := until - time.monotonic()) > 0 and select.select([fd], [], [], remaining_s)[0]:
@@ -88,8 +92,9 @@ def read_event(fd: int) -> JsonObject:
                 continue
     if len(buffer) >= STDIN_MAX:
         text = buffer.decode(errors="replace")
-        names = ("hook_event_name", "session_id", "cwd", *EVENT_FACTS)
+        names = ("hook_event_name", "session_id", *PATHS, *EVENT_FACTS)
         facts = {name: value for name in names if (value := flat(text, name)) is not None}
+        facts["cut"] = True
         asked = {name: value for name in ASKED_NAMES if (value := flat(text, name)) is not None}
         return {**facts, "tool_input": asked} if asked else facts
     return dict(json.loads(buffer))
@@ -106,20 +111,26 @@ def flat(text: str, name: str) -> object:
         return None
 
 
-def event_line(facts: JsonObject) -> bytes:
-    """What the daemon is told: name, session and the small facts."""
-    data = {}
+def event_line(facts: JsonObject, *, asks: bool = False) -> bytes:
+    """What the daemon is told: name, session, small facts; if it ``asks`` for a permission, the whole of it."""
+    data: JsonObject = {}
+    for name in PATHS:
+        value = facts.get(name)
+        if isinstance(value, str) and len(value) <= PATH_MAX:
+            data[name] = value
     for name in EVENT_FACTS:
         value = facts.get(name)
         if isinstance(value, dict | list):
             value = json.dumps(value)
         if isinstance(value, str):
-            value = value[:CUT]
+            value = value if asks else value[:CUT]
         if value is not None:
             data[name] = value
     for name in ASKED_FACTS:
         if name in facts:
-            data[name] = asked_fact(facts[name])
+            data[name] = facts[name] if asks else asked_fact(facts[name])
+    if asks and facts.get("cut"):
+        data["cut"] = True
     event = {"event": str(facts.get("hook_event_name", "")), "session": facts.get("session_id"), "data": data}
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
@@ -297,9 +308,12 @@ def answer(facts: JsonObject) -> str:
     who = agent(root) if is_agent else None
     if is_agent and who is None:
         return NOTHING
-    line, conn, boot = event_line(facts), os.urandom(8).hex(), 0
+    name = facts.get("hook_event_name")
+    asks, parks = is_agent and name in ASKS, name in TURN_ENDS
+    line, conn, boot = event_line(facts, asks=asks), os.urandom(8).hex(), 0
+    facts.clear()  # as much again, for as long as it is held
     parent = watched_parent()
-    patient = is_agent and facts.get("hook_event_name") in TURN_ENDS
+    patient = asks or (is_agent and parks)
     until = time.monotonic() + RETRY_S
     while True:
         sock = connect(root, str(who["id"]) if who else "")
@@ -309,11 +323,11 @@ def answer(facts: JsonObject) -> str:
             sock.close()
             if word is not None:
                 return word
-            patient = facts.get("hook_event_name") in TURN_ENDS
+            patient = asks or parks
             until = time.monotonic() + RETRY_S
-        # Stopped by hand: it comes back when the user wants it.
+        # Stopped by hand: it comes back when the user wants it. A CLI that shows no question meanwhile cannot wait.
         if any(is_stopped(directory) for directory in run_dirs(root)):
-            until = time.monotonic() + RETRY_S
+            patient, until = patient and not asks, time.monotonic() + RETRY_S
         if not patient or time.monotonic() >= until or gone(parent, PACE_S):
             return NOTHING
 
@@ -397,6 +411,8 @@ def word_of(message: JsonObject) -> str | None:
         return NOTHING if "error" in greeting else None
     if message.get("answer") == "wake":
         return json.dumps({"decision": "block", "reason": str(message.get("reason", ""))})
+    if message.get("answer") == "decide" and isinstance(message.get("output"), dict):
+        return json.dumps(message["output"])
     return NOTHING
 
 

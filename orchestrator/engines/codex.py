@@ -34,11 +34,13 @@ TOOL_LIMIT_S = 600.0
 HOOKS = {
     "SessionStart": 30,
     "UserPromptSubmit": 60,
-    "PermissionRequest": 30,
+    "PermissionRequest": HOOK_LIMIT_S,
     "Interrupt": 3,  # Codex allows no more
     "Stop": HOOK_LIMIT_S,
 }
 """The hooks we set and how long Codex lets each run, in seconds (its default is 600)."""
+SHOWN = {"PermissionRequest": "waits for an answer in orchestrator"}
+"""What Codex shows in its status line while a hook runs, in place of `Running hook`."""
 
 SYSTEM_CONFIG = "/etc/codex/config.toml"
 FLAGS_LAYER = "/<session-flags>/config.toml"
@@ -59,9 +61,11 @@ def toml(value: Any) -> str:
     return str(value)
 
 
-def hook_hash(event: str, command: str, timeout_s: int) -> str:
-    """The hash by which Codex knows a trusted hook: of its event, command and timeout as canonical JSON."""
+def hook_hash(event: str, command: str, timeout_s: int, shown: str = "") -> str:
+    """The hash by which Codex knows a trusted hook: of its event, command, timeout and message as canonical JSON."""
     hook = {"type": "command", "command": command, "timeout": timeout_s, "async": False}
+    if shown:
+        hook["statusMessage"] = shown
     text = json.dumps(
         {"event_name": event, "hooks": [hook]}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
@@ -82,8 +86,11 @@ def hooks(words: tuple[str, ...]) -> dict[str, Any]:
     events: dict[str, Any] = {}
     state = {}
     for event, limit in HOOKS.items():
-        events[event] = [{"hooks": [{"type": "command", "command": command, "timeout": limit}]}]
-        state[f"{FLAGS_LAYER}:{_label(event)}:0:0"] = {"trusted_hash": hook_hash(_label(event), command, limit)}
+        shown = SHOWN.get(event, "")
+        hook = {"type": "command", "command": command, "timeout": limit}
+        events[event] = [{"hooks": [hook | {"statusMessage": shown} if shown else hook]}]
+        trusted = hook_hash(_label(event), command, limit, shown)
+        state[f"{FLAGS_LAYER}:{_label(event)}:0:0"] = {"trusted_hash": trusted}
     return {**events, "state": state}
 
 

@@ -151,24 +151,82 @@ def test_it_says_who_speaks_and_what_happened_and_nothing_a_human_wrote(door):
     assert (hello["kind"], hello["project"], hello["boot"]) == ("hook", os.path.realpath(door.root), 1)
     assert hello["agent"] == {"id": "a", "epoch": 2, "secret": "s" * 32}
     assert os.getpid() in hello["pids"]
-    data = {"stop_hook_active": False, "message": "m" * 300, "details": {"a": 1}}
+    data = {"cwd": str(door.root), "transcript_path": "/t", "stop_hook_active": False}
+    data |= {"message": "m" * 300, "details": {"a": 1}}
     assert told == {"event": "Stop", "session": "s-1", "data": data}
 
 
-def test_it_says_what_a_permission_is_asked_for_and_cuts_long_values(door):
+def permission(door, **facts):
+    """The event with which a CLI asks for a permission."""
+    return {"hook_event_name": "PermissionRequest", "tool_name": "Bash", "cwd": str(door.root), **facts}
+
+
+def told_of(door, event, **facts):
+    """What a hook that is answered tells of an event."""
+    event = permission(door, hook_event_name=event, **facts)
+    assert door.hook(event=event).said() == {}
+    return door.heard[-1][1]["data"]
+
+
+def test_it_says_the_whole_of_what_a_permission_is_asked_for(door):
+    door.listen({"answer": "none"})
+    asked = {"file_path": "/x", "content": "c" * 500_000, "n": 1, "edits": ["\u202ee" * 9000]}
+    told = told_of(door, "PermissionRequest", tool_input=asked)
+    assert told == {"cwd": str(door.root), "tool_name": "Bash", "tool_input": asked}
+
+
+def test_of_a_request_too_long_to_be_read_it_says_that_it_is_cut(door):
+    door.listen({"answer": "none"})
+    told = told_of(
+        door, "PermissionRequest", tool_input={"file_path": "/x", "content": '"path": "/y"' + "c" * (2 << 20)}
+    )
+    assert told == {"cwd": str(door.root), "tool_name": "Bash", "tool_input": {"file_path": "/x"}, "cut": True}
+
+
+def test_of_any_other_event_it_cuts_long_values(door):
     door.listen({"answer": "none"})
     asked = {"command": "touch a", "timeout": 5, "questions": [{"question": "Which?"}]}
-    event = {"hook_event_name": "PermissionRequest", "tool_name": "Bash", "tool_input": asked, "cwd": str(door.root)}
-    assert door.hook(event=event).said() == {}
-    assert door.heard[0][1]["data"] == {"tool_name": "Bash", "tool_input": asked}
-    event["tool_input"] = {"file_path": "/x", "content": "c" * 100_000, "n": 1, "edits": ["e" * 9000]}
-    assert door.hook(event=event).said() == {}
-    told = door.heard[1][1]["data"]["tool_input"]
-    assert (told["file_path"], told["n"]) == ("/x", "1")
+    assert told_of(door, "Notification", tool_input=asked)["tool_input"] == asked
+    told = told_of(door, "Notification", tool_input={"path": "/x", "content": "c" * 100_000, "edits": ["e" * 9000]})
+    assert told["tool_input"]["path"] == "/x"
     assert len(json.dumps(told)) < 10_000
-    event["tool_input"] = {"file_path": "/x", "content": '"file_path": "/y"' + "c" * (2 << 20)}
-    assert door.hook(event=json.dumps(event).encode()).said() == {}
-    assert door.heard[2][1]["data"] == {"tool_name": "Bash", "tool_input": {"file_path": "/x"}}
+
+
+def test_a_held_request_of_one_mebibyte_costs_no_more_than_its_text(door):
+    one = held(door, event=permission(door, tool_input={"command": "c" * (1_000_000)}))
+    assert one.rss_kb() <= RSS_MAX_KB + 3 * 1024
+
+
+def test_it_prints_what_the_daemon_decides(door):
+    output = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
+    door.listen(None, {"answer": "decide", "output": output})
+    assert door.hook(event=permission(door)).said() == output
+
+
+@pytest.mark.parametrize(
+    "word", [{"answer": "release"}, {"answer": "decide"}, {"answer": "decide", "output": "allow"}]
+)
+def test_any_other_word_leaves_the_question_to_the_cli(door, word):
+    door.listen(word)
+    assert door.hook(event=permission(door)).said() == {}
+
+
+def test_a_request_comes_back_to_the_next_daemon_as_the_same(door):
+    one = held(door, event=permission(door, tool_input={"command": "make"}))
+    door.shut()
+    door.listen({"answer": "decide", "output": {"yes": 1}})
+    assert one.said() == {"yes": 1}
+    (first, told), (second, again) = door.heard
+    assert (first["conn"], first["boot"], second["boot"]) == (second["conn"], 1, 2)
+    assert told == again
+
+
+def test_a_request_does_not_wait_for_a_daemon_that_was_stopped_by_hand(door):
+    one = held(door, event=permission(door))
+    (door.place / "stopped").touch()
+    door.shut()
+    assert one.said(SOON_S) == {}
+    assert door.hook(event=permission(door)).said(SOON_S) == {}
 
 
 def test_a_wake_blocks_the_end_of_the_turn_and_a_release_does_not(door):
@@ -339,7 +397,8 @@ def cpu(one):
     return int(fields[11]) + int(fields[12])
 
 
-def test_it_gives_up_on_a_daemon_that_does_not_come_back(door, monkeypatch, capfd):
+@pytest.mark.parametrize("event", ["Stop", "PermissionRequest"])
+def test_it_gives_up_on_a_daemon_that_does_not_come_back(door, monkeypatch, event):
     for name, value in door.agent.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(hook, "RETRY_S", 0.05)
@@ -347,7 +406,7 @@ def test_it_gives_up_on_a_daemon_that_does_not_come_back(door, monkeypatch, capf
     door.listen(close=True)
     death = threading.Thread(target=lambda: (until(lambda: door.heard), door.shut()))
     death.start()
-    assert hook.answer(stop()) == "{}"
+    assert hook.answer(stop(hook_event_name=event)) == "{}"
     death.join()
     assert door.heard
 

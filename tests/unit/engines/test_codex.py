@@ -119,10 +119,13 @@ def test_our_hooks_are_trusted_by_their_hash_and_no_other_hook_is():
         label = {"UserPromptSubmit": "user_prompt_submit", "Stop": "stop", "Interrupt": "interrupt",
                  "SessionStart": "session_start", "PermissionRequest": "permission_request"}[event]  # fmt: skip
         assert state[f"/<session-flags>/config.toml:{label}:0:0"] == {
-            "trusted_hash": codex.hook_hash(label, hook["command"], hook["timeout"])
+            "trusted_hash": codex.hook_hash(label, hook["command"], hook["timeout"], hook.get("statusMessage", ""))
         }
     assert len(state) == len(hooks)
     assert hooks["Stop"][0]["hooks"][0]["timeout"] >= codex.ROW.park_limit_s
+    asks = hooks["PermissionRequest"][0]["hooks"][0]
+    assert asks["timeout"] >= codex.ROW.park_limit_s
+    assert "orchestrator" in asks["statusMessage"]
 
 
 def test_the_hash_is_the_one_codex_itself_computes():
