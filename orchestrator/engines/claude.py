@@ -25,6 +25,7 @@ from orchestrator.engines.definition import (
     TranscriptPlace,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
+from orchestrator.engines.permission_hooks import claude_request
 from orchestrator.engines.screen_dialogs import DialogForm
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
 
@@ -271,6 +272,7 @@ ROW = Engine(
     quit="/exit",
     paste_gap_s=0.1,
     patterns=PATTERNS,
+    request=claude_request,
     dialogs=DIALOGS,
     resumes=True,
     transcript=_transcript,

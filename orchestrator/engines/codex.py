@@ -26,6 +26,7 @@ from orchestrator.engines.definition import (
     UserFiles,
 )
 from orchestrator.engines.headless_chats import UUID, chat_id
+from orchestrator.engines.permission_hooks import codex_request
 from orchestrator.engines.screen_dialogs import DialogForm
 from orchestrator.engines.user_setup import HOOK_LIMIT_S, table
 
@@ -424,6 +425,7 @@ ROW = Engine(
     composer=composer,
     quit="/quit",
     patterns=PATTERNS,
+    request=codex_request,
     dialogs=DIALOGS,
     shared_process=r"/codex app-server\b",
     session_key="threadId",

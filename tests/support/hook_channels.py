@@ -44,9 +44,9 @@ PLUGIN = Engine(
 class Line:
     """One connection of a hook: what it was told, in order."""
 
-    def __init__(self, *, keeps: bool = False, depth: int | None = None) -> None:
+    def __init__(self, *, keeps: bool = False, depth: int | None = None, conn: str = "") -> None:
         self.words: list[dict[str, Any]] = []
-        self.channel = HookChannel(self.words.append, keeps, depth)
+        self.channel = HookChannel(self.words.append, keeps, depth, conn)
 
     @property
     def said(self) -> str | None:

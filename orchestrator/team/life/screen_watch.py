@@ -39,6 +39,8 @@ STOPPED = "suspended"
 STOPPED_EVERY = 2
 PANES_EVERY = 5
 """Number of looks between two checks: for suspended processes, and for panes that are gone."""
+GONE_LOOKS, UNSEEN_LOOKS = 2, 5
+"""Number of looks without a dialog after which it has gone; of an unseen dialog, which may be slow to come."""
 SILENT_S = 5.0
 """Seconds without a call, outside wait_for_command, after which an agent's screen is inspected."""
 
@@ -56,6 +58,9 @@ class _WatchedLaunch:
     reported: ScreenFinding | None = (
         None  # by a hook, in better words than the screen's; kept while the screen shows the same
     )
+    dialog: str = ""  # the item of the inbox whose dialog is looked for
+    dialog_seen: bool = False
+    without_dialog: int = 0  # consecutive looks that show the input line in the dialog's place
 
 
 class ScreenWatch:
@@ -65,6 +70,8 @@ class ScreenWatch:
     ``on_human`` is called when a person's message waits in the queue of a parked agent's CLI, ``on_stale`` when two
     looks at a parked agent's title show that its turn has ended; both may be called again at every look.
     ``on_dialog`` is called when its screen shows another permission dialog than before, or none any more.
+    ``waits_with_dialog`` names the item of the inbox that waits while an agent shows a dialog for it;
+    ``on_dialog_gone`` is called when the dialog has gone.
     """
 
     def __init__(self, roster: Roster, team_panes: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
@@ -74,6 +81,8 @@ class ScreenWatch:
         self.on_human: Callable[[AgentEntry], None] | None = None
         self.on_stale: Callable[[AgentEntry], None] | None = None
         self.on_dialog: Callable[[AgentEntry], None] | None = None
+        self.waits_with_dialog: Callable[[AgentEntry], str] = lambda _entry: ""
+        self.on_dialog_gone: Callable[[AgentEntry], None] | None = None
         self._lives: dict[str, _WatchedLaunch] = {}
         self._rounds = Rounds(roster.clock, EVERY_S)
         self._due: Timer | None = None
@@ -168,7 +177,7 @@ class ScreenWatch:
         agent, row = entry.state, entry.engine
         if row is None or entry.pane_id is None or agent.stop_asked:
             return False
-        if entry.finding is not None or not SCREEN_KINDS.isdisjoint(agent.blocks):
+        if entry.finding is not None or not SCREEN_KINDS.isdisjoint(agent.blocks) or self.waits_with_dialog(entry):
             return True
         if entry.waiting is not None:
             return False
@@ -218,6 +227,9 @@ class ScreenWatch:
         entry.dialog = dialog
         if dialog != before and self.on_dialog is not None:
             self.on_dialog(entry)
+        if self._dialog_gone(entry, life, row, screen, now) and self.on_dialog_gone is not None:
+            self.on_dialog_gone(entry)
+            return
         kind = now.kind if now is not None else ""
         twice, life.last = life.last == kind, kind
         if hook_finding is None and not twice:
@@ -232,6 +244,20 @@ class ScreenWatch:
         drafts = blocked.explained(entry.state, life.reported or now, at=self._at())
         if drafts:
             await self._roster.commit(entry, drafts)
+
+    def _dialog_gone(
+        self, entry: AgentEntry, life: _WatchedLaunch, row: Engine, screen: Screen, now: ScreenFinding | None
+    ) -> bool:
+        """Whether a dialog that the CLI shows while its hook waits has gone: its input line is back, twice."""
+        item = self.waits_with_dialog(entry)
+        if item != life.dialog:
+            life.dialog, life.dialog_seen, life.without_dialog = item, False, 0
+        if not item or (now is not None and now.kind in QUESTIONS):
+            life.dialog_seen, life.without_dialog = bool(item), 0
+            return False
+        back = row.composer is not None and row.composer(screen) != "other"
+        life.without_dialog = life.without_dialog + 1 if back else 0
+        return life.without_dialog >= (GONE_LOOKS if life.dialog_seen else UNSEEN_LOOKS)
 
     def _parked(self, entry: AgentEntry, life: _WatchedLaunch, row: Engine, screen: Screen) -> None:
         if row.human_waits(screen):

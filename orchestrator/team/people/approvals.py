@@ -37,8 +37,11 @@ PAST_ITEMS = 1000
 class PermissionChannel(Protocol):
     """The way back to the CLI that asks. ``decide`` answers once; False if nobody listens any more.
 
-    ``release``: the CLI shows its own dialog, or keeps the one it shows.
+    ``release``: the CLI shows its own dialog, or keeps the one it shows. ``check`` raises BadRequest
+    ``cannot_answer`` if the CLI cannot be answered so.
     """
+
+    def check(self, decision: ItemDecision, text: str) -> None: ...
 
     def decide(self, decision: ItemDecision, text: str) -> bool: ...
 
@@ -97,6 +100,9 @@ class _HookPermission:
 
     hook: HookChannel
     request: PermissionRequest
+
+    def check(self, decision: ItemDecision, text: str) -> None:
+        self.request.output(decision, text)
 
     def decide(self, decision: ItemDecision, text: str) -> bool:
         return self.hook.decide(**self.request.output(decision, text))
@@ -170,12 +176,13 @@ class Approvals:
         if before := agent.answers.get(request_id):  # of an earlier daemon, which could not say it
             channel.decide(_decision_of(before.decision), before.text)
             return
+        known = agent.blocks.get(_block_of(asked.kind))  # of an earlier daemon, if its hook comes back
         item = InboxItem(
             request_id,
             asked.kind,
             entry.agent_id,
             asked.line,
-            at,
+            known.since if known is not None and known.reason == one_line(asked.line, REASON_MAX) else at,
             tool=one_line(asked.tool, 100),
             cwd=one_line(asked.cwd, READ_CHARS),
             asked=shown_text(asked.text),
@@ -193,6 +200,7 @@ class Approvals:
             return
         if not dialog_meanwhile and not self.holds:
             channel.decide("release", "")
+            self._show(entry, in_pane=pending.item)
             return
         self._keep(entry, key, pending)
         self._show(entry)
@@ -200,15 +208,17 @@ class Approvals:
             self._tasks.start(self._until_limit(pending))
 
     def withdrawn(self, entry: AgentEntry, key: str | None, reason: str) -> None:
-        """The request (None: each of the agent) is over without us: answered in the pane, or its hook has ended.
+        """The request (None: each of the agent) was answered in the pane.
 
         A hook that still waits is released: its late word would count for nothing.
         """
-        for pending in self._of(entry, key):
-            if not pending.answering:
-                self._drop(entry, pending, reason)
-                pending.channel.decide("release", "")
-        self._show(entry)
+        waiting = [pending for pending in self._of(entry, key) if not pending.answering]
+        for pending in waiting:
+            self._drop(entry, pending, reason)
+            pending.channel.decide("release", "")
+        if waiting:
+            self._show(entry)
+            self.answered(entry)
 
     def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> bool:
         """Take an event that asks for a permission or a question, as the agent's engine reads it."""
@@ -217,22 +227,47 @@ class Approvals:
         if request is None:
             return False
         key = request.key or channel.conn
+        if request.dialog_meanwhile and not request.key:
+            # A CLI with a hook asks one question after the other, and tells nobody that its dialog was answered.
+            for other in [other for other in self._pending.get(entry.agent_id, {}) if other != key]:
+                self.withdrawn(entry, other, "answered in its pane: it asks something else")
         way = _HookPermission(channel, request)
         self.requested(entry, key, request.asked, way, dialog_meanwhile=request.dialog_meanwhile)
         return True
 
     def went_on(self, entry: AgentEntry, kind: str) -> None:
         """The CLI goes on after an event of this kind: a human has answered in the pane."""
-        if self._of(entry, None):
-            self.withdrawn(entry, None, f"answered in its pane ({kind or 'it goes on'})")
+        self.withdrawn(entry, None, f"answered in its pane ({kind or 'it goes on'})")
 
     def hook_ended(self, entry: AgentEntry, channel: HookChannel) -> None:
-        """Its hook or plugin has ended: nobody waits for the answers any more."""
+        """Its hook or plugin has ended: nobody waits for the answers any more.
+
+        Whether its CLI asks on, in its own dialog, is for its screen to show.
+        """
         for pending in self._of(entry, None):
             ours = isinstance(pending.channel, _HookPermission) and pending.channel.hook is channel
             if ours and not pending.answering:
                 self._drop(entry, pending, "its CLI has ended the request")
-                self._show(entry)
+                if self._of(entry, None):
+                    self._show(entry)
+                else:
+                    entry.finding = None
+                    self.changed(entry)
+
+    def waits_with_dialog(self, entry: AgentEntry) -> str:
+        """The item of which only the agent's screen shows that it was answered in the pane; "" without one."""
+        return next(
+            (
+                pending.item.item_id
+                for pending in self._of(entry, None)
+                if pending.dialog_meanwhile and pending.asked.by == "hook" and not pending.answering
+            ),
+            "",
+        )
+
+    def dialog_gone(self, entry: AgentEntry) -> None:
+        """The agent's screen no longer shows its dialog."""
+        self.withdrawn(entry, None, "answered in its pane: its dialog is gone")
 
     def release_all(self, entry: AgentEntry) -> None:
         """Let the agent's CLI show its own dialogs."""
@@ -283,6 +318,7 @@ class Approvals:
         if pending.answering:
             raise Conflict("item_over", f"item {item.item_id} is being answered")
         _must_take(item, given.decision)
+        pending.channel.check(_decision_of(given.decision), given.text)
         if given.decision == "always" and given.by.acts_as != "human":
             raise BadRequest("cannot_answer", "only a human makes a rule")
         pending.answering = True
@@ -296,8 +332,9 @@ class Approvals:
             raise
         reached = pending.channel.decide(_decision_of(given.decision), given.text)
         self._drop(entry, pending, f"answered: {given.decision}")
-        self._show(entry)
-        self.answered(entry)
+        self._show(entry, in_pane=item if given.decision == "release" else None)
+        if given.decision != "release":
+            self.answered(entry)
         if not reached:
             raise Conflict("item_over", f"{entry.agent_id} has ended the request {item.item_id} meanwhile")
         return _answered(item, given)
@@ -376,7 +413,7 @@ class Approvals:
         entry = self._roster.agents[pending.item.agent_id]
         self._drop(entry, pending, reason)
         pending.channel.decide("release", "")
-        self._show(entry)
+        self._show(entry, in_pane=pending.item)
 
     def _keep(self, entry: AgentEntry, key: str, pending: _Pending) -> None:
         self._pending.setdefault(entry.agent_id, {})[key] = pending
@@ -394,16 +431,18 @@ class Approvals:
             del self._past[next(iter(self._past))]
         self._moved.notify()
 
-    def _show(self, entry: AgentEntry) -> None:
-        """Record what the agent asks now, or that it asks nothing any more."""
-        waiting = next((p for p in self._of(entry, None) if not p.answering), None)
+    def _show(self, entry: AgentEntry, in_pane: InboxItem | None = None) -> None:
+        """Record what the agent asks now, or that it asks nothing any more.
+
+        ``in_pane`` was handed to its dialog, which asks the same: its screen shows when that is over.
+        """
+        waiting = next((p.item for p in self._of(entry, None) if not p.answering), in_pane)
         at = rfc3339(self._roster.clock.now())
         if waiting is None:
             entry.finding = None
             drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason="it was answered")
         else:
-            kind: FindingKind = "permission" if waiting.item.kind == "permission" else "dialog"
-            entry.finding = ScreenFinding(kind, one_line(waiting.item.text, REASON_MAX))
+            entry.finding = ScreenFinding(_block_of(waiting.kind), one_line(waiting.text, REASON_MAX))
             drafts = blocked.explained(entry.state, entry.finding, at=at)
         try:
             self._roster.write(entry, drafts)
@@ -411,6 +450,10 @@ class Approvals:
             log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
         entry.changed.notify()
         self.changed(entry)
+
+
+def _block_of(kind: str) -> FindingKind:
+    return "permission" if kind == "permission" else "dialog"
 
 
 def _answers(asked: Asked, *, dialog_meanwhile: bool, rules: Rules) -> tuple[ItemDecision, ...]:

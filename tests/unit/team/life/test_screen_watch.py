@@ -13,9 +13,10 @@ from orchestrator.core import decisions, records, supervision
 from orchestrator.core.screens import LogFinding, Screen, ScreenFinding, ScreenPattern, seconds_left
 from orchestrator.engines import table
 from orchestrator.team.life import cli_logs, creation, readiness
-from orchestrator.team.life.screen_watch import EVERY_S, ScreenWatch
+from orchestrator.team.life.screen_watch import EVERY_S, UNSEEN_LOOKS, ScreenWatch
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_views import meta_of, row, status_of
+from tests.support.hook_channels import composer
 from tests.support.pure_team import BUDGET
 from tests.support.team import Team, settle
 
@@ -26,6 +27,8 @@ LIMITED = Screen(lines=("usage limit reached, resets at 15:00",))
 RETRYING = Screen(lines=("API Error 529, retrying in 8 s",))
 TRUST = Screen(lines=("Do you trust this folder?",))
 BUSY = Screen(lines=("thinking",))
+LINE = Screen(lines=("thinking", ">"))  # with an empty input line
+HIDDEN = Screen(lines=("thinking", "a menu"))
 PATTERNS = (
     ScreenPattern("permission", r"Do you want to run (\S+)\?", "asks to run {1}"),
     ScreenPattern("trust", r"Do you trust this folder", "asks whether the folder is trusted"),
@@ -88,7 +91,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path, monkeypatch):
-    shell = dataclasses.replace(table.ENGINES["shell"], patterns=PATTERNS)
+    shell = dataclasses.replace(table.ENGINES["shell"], patterns=PATTERNS, composer=composer)
     monkeypatch.setitem(table.ENGINES, "shell", shell)
     team = Team(tmp_path, ready_timeout_s=60.0)
     made = Scene(team)
@@ -104,6 +107,34 @@ def wait(scene, agent="a1", req="w:1"):
 
 
 # -- what is looked at --------------------------------------------------------------------------------------------
+
+
+async def test_a_dialog_of_a_waiting_request_is_gone_once_the_input_line_is_back_twice(scene):
+    entry, gone, items = await scene.agent(screen=ASKS), [], ["i1"]
+    scene.screen_watch.waits_with_dialog = lambda _entry: items[-1]
+    scene.screen_watch.on_dialog_gone = lambda entry: (gone.append(entry.agent_id), items.append(""))
+    await scene.looks(3)
+    for screen in (LINE, HIDDEN, LINE, ASKS, LINE):  # only two looks in a row count, and the dialog begins them anew
+        scene.panes.screens["a1"] = screen
+        await scene.looks(1)
+    assert gone == []
+    await scene.looks(1)
+    assert gone == ["a1"]
+    await scene.looks(5)
+    assert gone == ["a1"] and entry.agent_id == "a1"
+
+
+async def test_a_dialog_that_was_never_seen_is_waited_for_longer(scene):
+    gone, items = [], ["i1"]
+    scene.screen_watch.waits_with_dialog = lambda _entry: items[-1]
+    scene.screen_watch.on_dialog_gone = lambda entry: gone.append(entry.agent_id)
+    await scene.agent(screen=LINE)
+    await scene.looks(UNSEEN_LOOKS - 1)
+    items.append("i2")  # another request: its looks begin anew
+    await scene.looks(UNSEEN_LOOKS - 1)
+    assert gone == []
+    await scene.looks(1)
+    assert gone == ["a1"]
 
 
 async def test_an_agent_inside_wait_for_command_is_never_looked_at(scene):

@@ -1,0 +1,348 @@
+"""Permission requests that come through a CLI's hook: held, answered, withdrawn and handed to the dialog."""
+
+import asyncio
+import dataclasses
+import json
+
+import pytest
+
+from orchestrator.base.errors import BadRequest, Conflict
+from orchestrator.core import records
+from orchestrator.engines.permission_hooks import claude_request, codex_request
+from orchestrator.engines.table import ENGINES
+from orchestrator.team.people.approvals import Answerer, Approvals, GivenAnswer
+from tests.support.hook_channels import ROW, Line, Lot
+from tests.support.team import Team, settle
+
+pytestmark = pytest.mark.anyio
+
+HUMAN = Answerer("cli", "ada")
+QUESTIONS = [{"question": "Which?", "options": [{"label": "A"}, {"label": "B"}]}]
+
+
+class Rules:
+    """Rules of a test: the commands that they allow."""
+
+    def __init__(self):
+        self.allowed = {}
+
+    def matching(self, asked):
+        return self.allowed.get(asked.text)
+
+    def add(self, asked):
+        return self.allowed.setdefault(asked.text, f"rule-{len(self.allowed)}")
+
+
+class People(Lot):
+    """One agent whose CLI asks through its hook, and the requests under test."""
+
+    def __init__(self, team, request):
+        super().__init__(team)
+        ENGINES["parker"] = dataclasses.replace(ROW, request=request)
+        self.approvals = self.served()
+        self.conns = iter(range(1000))
+
+    def served(self):
+        self.parking.asks = Approvals(self.team.roster, Rules())
+        return self.parking.asks
+
+    async def asks(self, command="make", line=None, **facts):
+        """A hook that asks, on a connection of its own."""
+        line = line or Line(conn=f"c{next(self.conns)}")
+        facts = {"tool_name": "Bash", "tool_input": {"command": command}, "cwd": "/w", **facts}
+        return await self.tell("PermissionRequest", line, **facts)
+
+    def items(self):
+        return self.approvals.items(self.entry)
+
+    async def answer(self, decision, text="", item=None):
+        item = item or self.items()[0].item_id
+        given = GivenAnswer(decision, text, HUMAN)
+        answered = await self.approvals.answer(item, given)
+        await settle()
+        return answered
+
+    def outbox(self, *types):
+        found = [json.loads(line) for line in self.team.paths.outbox("a1").read_text().splitlines()]
+        for record in found:
+            records.OUTBOX.validate_python(record)
+        return [record for record in found if record["type"] in types]
+
+    def log(self):
+        """What was recorded of its questions, in order."""
+        return [record["type"] for record in self.outbox("blocked", "unblocked", "answered")]
+
+
+def decided(line):
+    """The decision that the hook prints; None for the empty object, and while it is held."""
+    (word,) = line.words
+    if word["answer"] != "decide" or not word["output"]:
+        return None
+    return word["output"]["hookSpecificOutput"]["decision"]
+
+
+@pytest.fixture
+async def make(tmp_path, monkeypatch):
+    monkeypatch.setitem(ENGINES, "parker", ROW)
+    made = []
+
+    async def begin(request, **config):
+        team = Team(tmp_path, **config)
+        people = People(team, request)
+        made.append(people)
+        return await people.begin()
+
+    yield begin
+    for people in made:
+        await people.approvals.close()
+        await people.parking.close()
+        people.team.close()
+
+
+@pytest.fixture
+async def claude(make):
+    return await make(claude_request)
+
+
+@pytest.fixture
+async def codex(make):
+    return await make(codex_request)
+
+
+async def test_a_request_is_an_item_at_once_with_the_whole_text_masked_and_visible(claude):
+    command = "make\n" * 300 + "curl -H 'Authorization: Bearer abcdefgh123456789' x\u202ey"
+    line = await claude.asks(command)
+    (item,) = claude.items()
+    assert (item.kind, item.tool, item.cwd, item.by, item.holds) == ("permission", "Bash", "/w", "hook", True)
+    assert item.answers == ("approve", "always", "deny")
+    assert item.asked.startswith("make\n" * 300)
+    assert "abcdefgh" not in item.asked and "\\u202ey" in item.asked
+    assert line.words == []
+    assert claude.log() == ["blocked"]
+    assert claude.entry.state.blocks["permission"].reason == item.text
+
+
+async def test_an_approval_is_recorded_before_it_reaches_the_cli(claude):
+    line = await claude.asks()
+    item = claude.items()[0].item_id
+    seen = []
+    say = line.channel.say
+    line.channel.say = lambda word: (seen.append(claude.log()), say(word))
+    assert await claude.answer("approve") == {
+        "ok": True, "item": item, "decision": "approve", "agent_id": "a1", "rule": None,
+    }  # fmt: skip
+    assert seen == [["blocked", "answered"]]
+    assert decided(line) == {"behavior": "allow"}
+    (record,) = claude.outbox("answered")
+    assert record["who"] == {"face": "cli", "user": "ada", "acts_as": "human"}
+    assert (record["item"], record["tool"], len(record["digest"])) == (item, "Bash", 64)
+    assert claude.log() == ["blocked", "answered", "unblocked"]
+    assert claude.items() == [] and claude.entry.finding is None
+    with pytest.raises(Conflict) as error:
+        await claude.answer("deny", item=item)
+    assert error.value.code == "item_over"
+    assert len(line.words) == 1
+
+
+async def test_a_denial_says_why(claude):
+    line = await claude.asks()
+    await claude.answer("deny", "not in this folder")
+    assert decided(line) == {"behavior": "deny", "message": "not in this folder"}
+
+
+async def test_a_question_is_answered_and_a_wrong_answer_changes_nothing(claude):
+    line = await claude.asks(tool_name="AskUserQuestion", tool_input={"questions": QUESTIONS})
+    (item,) = claude.items()
+    assert (item.kind, item.answers) == ("question", ("answer", "deny"))
+    assert claude.entry.state.blocks["dialog"].reason == "asks a question: Which?"
+    for decision, text in (("answer", " "), ("approve", ""), ("always", ""), ("release", "")):
+        with pytest.raises(BadRequest) as error:
+            await claude.answer(decision, text)
+        assert error.value.code == "cannot_answer"
+    assert line.words == [] and claude.log() == ["blocked"]
+    await claude.answer("answer", "b")
+    assert decided(line)["updatedInput"] == {"questions": QUESTIONS, "answers": {"Which?": "B"}}
+
+
+async def test_a_request_that_was_cut_can_be_denied_and_not_approved(claude):
+    line = await claude.asks(cut=True)
+    (item,) = claude.items()
+    assert item.cut and item.answers == ("deny",)
+    for decision in ("approve", "always"):
+        with pytest.raises(BadRequest) as error:
+            await claude.answer(decision)
+        assert error.value.code == "cannot_answer"
+    assert line.words == []
+
+
+async def test_always_makes_a_rule_that_answers_later_requests_with_a_record(claude):
+    first = await claude.asks("make")
+    assert (await claude.answer("always"))["rule"] == "rule-0"
+    assert decided(first) == {"behavior": "allow"}
+    second = await claude.asks("make")
+    assert decided(second) == {"behavior": "allow"}
+    record = claude.outbox("answered")[-1]
+    assert (record["who"]["acts_as"], record["rule"], record["decision"]) == ("rule", "rule-0", "approve")
+    assert (await claude.asks("make all")).words == []
+    assert (await claude.asks("make", cut=True)).words == []
+
+
+@pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit", "SessionEnd"])
+async def test_what_a_human_answered_in_the_pane_is_withdrawn_when_the_cli_goes_on(claude, event):
+    line = await claude.asks()
+    item = claude.items()[0].item_id
+    await claude.tell(event)
+    assert line.words == [{"answer": "decide", "output": {}}]
+    assert claude.items() == []
+    assert claude.log() == ["blocked", "unblocked"]
+    with pytest.raises(Conflict) as error:
+        await claude.answer("approve", item=item)
+    assert error.value.code == "item_over"
+    assert claude.outbox("answered") == []
+
+
+async def test_the_next_request_of_claude_code_says_that_the_one_before_was_answered(claude):
+    first = await claude.asks("one")
+    before = claude.items()[0]
+    second = await claude.asks("two")
+    (item,) = claude.items()
+    assert item.item_id != before.item_id and item.text.endswith("two")
+    assert first.words == [{"answer": "decide", "output": {}}] and second.words == []
+    assert claude.entry.state.blocks["permission"].reason == item.text
+
+
+async def test_a_notice_about_the_same_question_changes_nothing(claude):
+    line = await claude.asks()
+    await claude.tell("Notification", notification_type="permission_prompt", message="Claude needs your permission")
+    assert len(claude.items()) == 1 and line.words == []
+    assert claude.log() == ["blocked"]
+
+
+async def test_the_dialog_that_is_gone_from_the_screen_was_answered_there(claude):
+    line = await claude.asks()
+    assert claude.approvals.dialog_of(claude.entry) == claude.items()[0].item_id
+    claude.approvals.dialog_gone(claude.entry)
+    assert claude.items() == [] and line.words == [{"answer": "decide", "output": {}}]
+    assert claude.approvals.dialog_of(claude.entry) == ""
+
+
+async def test_a_hook_that_ends_takes_its_item_with_it_and_leaves_the_rest_to_the_screen(claude):
+    line = await claude.asks()
+    item = claude.items()[0].item_id
+    await claude.end(line)
+    (left,) = claude.items()
+    assert (left.by, left.item_id != item, left.text.endswith("make")) == ("screen", True, True)
+    assert claude.entry.finding is None  # the screen says when it is over
+    with pytest.raises(Conflict) as error:
+        await claude.answer("approve", item=item)
+    assert error.value.code == "item_over"
+
+
+async def test_a_hook_that_comes_back_to_the_next_daemon_is_the_same_item(claude):
+    before = await claude.asks(line=Line(conn="same"))
+    first = claude.items()[0]
+    await claude.approvals.close()
+    await claude.team.clock.advance(60)
+    claude.approvals = claude.served()
+    again = await claude.asks(line=Line(conn="same"))
+    assert claude.items()[0] == first
+    assert claude.log() == ["blocked"]
+    await claude.answer("approve")
+    assert decided(again) == {"behavior": "allow"} and before.words == []
+
+
+@pytest.mark.parametrize(
+    ("decision", "text", "said"),
+    [("always", "", {"behavior": "allow"}), ("deny", "no", {"behavior": "deny", "message": "no"})],
+)
+async def test_an_answer_that_its_daemon_could_not_deliver_is_given_by_the_next(claude, decision, text, said):
+    lost = await claude.asks(line=Line(conn="same"))
+    await claude.answer(decision, text)
+    assert len(lost.words) == 1  # which the daemon did not get out
+    claude.approvals = claude.served()
+    again = await claude.asks(line=Line(conn="same"))
+    assert decided(again) == said
+    assert claude.items() == [] and len(claude.outbox("answered")) == 1
+
+
+async def test_two_answers_at_once_are_one(claude):
+    line = await claude.asks()
+    item = claude.items()[0].item_id
+    answers = await asyncio.gather(
+        claude.answer("approve", item=item), claude.answer("deny", item=item), return_exceptions=True
+    )
+    assert [getattr(answer, "code", "ok") if not isinstance(answer, dict) else "ok" for answer in answers] == [
+        "ok", "item_over",
+    ]  # fmt: skip
+    assert len(line.words) == len(claude.outbox("answered")) == 1
+
+
+async def test_codex_shows_its_dialog_while_nobody_can_answer(codex):
+    line = await codex.asks()
+    assert line.words == [{"answer": "decide", "output": {}}]
+    (item,) = codex.items()
+    assert (item.by, item.text) == ("screen", "asks to use Bash: make")
+    assert codex.log() == ["blocked"]
+
+
+async def test_codex_is_held_while_a_face_is_open_and_then_shows_its_dialog(codex):
+    codex.approvals.faces = 1
+    line = await codex.asks()
+    (item,) = codex.items()
+    assert (line.words, item.by, item.answers) == ([], "hook", ("approve", "always", "deny", "release"))
+    codex.approvals.faces = 2
+    codex.approvals.faces = 1
+    assert line.words == []
+    codex.approvals.faces = 0
+    assert line.words == [{"answer": "decide", "output": {}}]
+    (left,) = codex.items()
+    assert (left.by, left.text) == ("screen", item.text)
+    assert codex.log() == ["blocked"]  # its dialog asks the same
+    codex.approvals.faces = 1
+    assert [item.by for item in codex.items()] == ["screen"]  # the dialog stays
+
+
+async def test_codex_is_answered_and_released_by_a_human(codex):
+    codex.approvals.faces = 1
+    line = await codex.asks()
+    await codex.answer("deny", "no")
+    assert decided(line) == {"behavior": "deny", "message": "no"}
+    line = await codex.asks()
+    await codex.answer("release")
+    assert line.words == [{"answer": "decide", "output": {}}]
+    assert [item.by for item in codex.items()] == ["screen"]
+    assert [record["decision"] for record in codex.outbox("answered")] == ["deny", "release"]
+
+
+async def test_codex_is_held_no_longer_than_the_user_allows(make):
+    codex = await make(codex_request, approvals_hold="always", approvals_hold_s=30)
+    line = await codex.asks()
+    await codex.team.clock.advance(29.9)
+    assert line.words == []
+    await codex.team.clock.advance(0.2)
+    assert line.words == [{"answer": "decide", "output": {}}]
+
+
+async def test_codex_is_never_held_if_the_user_wants_that(make):
+    codex = await make(codex_request, approvals_hold="never")
+    codex.approvals.faces = 1
+    assert (await codex.asks()).words == [{"answer": "decide", "output": {}}]
+
+
+async def test_several_requests_of_codex_wait_side_by_side(codex):
+    codex.approvals.faces = 1
+    lines = [await codex.asks("one"), await codex.asks("two")]
+    assert [item.text[-3:] for item in codex.items()] == ["one", "two"]
+    await codex.answer("approve", item=codex.items()[1].item_id)
+    assert [len(line.words) for line in lines] == [0, 1]
+    assert codex.entry.state.blocks["permission"].reason.endswith("one")
+    await codex.end(lines[0])
+    assert [item.by for item in codex.items()] == ["screen"]
+
+
+async def test_what_an_interrupt_ended_is_no_longer_asked(codex):
+    codex.approvals.faces = 1
+    line = await codex.asks()
+    await codex.tell("Interrupt")
+    await codex.end(line)
+    assert codex.items() == []
