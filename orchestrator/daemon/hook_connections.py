@@ -40,7 +40,7 @@ async def serve(
         if not writer.is_closing():
             writer.write(orjson.dumps(word) + b"\n")
 
-    channel = HookChannel(say, conn=client.origin.conn)
+    channel = HookChannel(say, conn=client.origin.conn, returned=client.boot > 1)
     entry: AgentEntry | None = None
     if client.rights == "agent":
         entry = _entry(client, roster)

@@ -44,9 +44,11 @@ PLUGIN = Engine(
 class Line:
     """One connection of a hook: what it was told, in order."""
 
-    def __init__(self, *, keeps: bool = False, depth: int | None = None, conn: str = "") -> None:
+    def __init__(
+        self, *, keeps: bool = False, depth: int | None = None, conn: str = "", returned: bool = False
+    ) -> None:
         self.words: list[dict[str, Any]] = []
-        self.channel = HookChannel(self.words.append, keeps, depth, conn)
+        self.channel = HookChannel(self.words.append, keeps, depth, conn, returned)
 
     @property
     def said(self) -> str | None:

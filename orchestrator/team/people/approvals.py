@@ -30,6 +30,8 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent
 
 log = structlog.get_logger()
 
+RETURN_S = 10.0
+"""How long a request that comes back to another daemon is held for a face that does the same."""
 PAST_ITEMS = 1000
 """How many ended items are remembered, so that a late answer is told from a wrong id."""
 
@@ -151,8 +153,9 @@ class Approvals:
 
     @faces.setter
     def faces(self, count: int) -> None:
-        self._faces = count
-        if not self.holds:
+        before, self._faces = self._faces, count
+        self._moved.notify()
+        if before and not self.holds:
             for pending in [p for requests in self._pending.values() for p in requests.values()]:
                 if not pending.dialog_meanwhile and not pending.answering:
                     self._release(pending, "no face is open that can answer")
@@ -166,9 +169,16 @@ class Approvals:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def requested(
-        self, entry: AgentEntry, key: str, asked: Asked, channel: PermissionChannel, *, dialog_meanwhile: bool
+        self,
+        entry: AgentEntry,
+        key: str,
+        asked: Asked,
+        channel: PermissionChannel,
+        *,
+        dialog_meanwhile: bool,
+        returned: bool = False,
     ) -> None:
-        """Take one request; ``key`` tells it from all others of the agent's launch, also after it came back."""
+        """Take one request; ``key`` tells it from all others of the agent's launch, also after it ``returned``."""
         if self._closed:
             return  # the hook comes back to the next daemon
         agent, at = entry.state, rfc3339(self._roster.clock.now())
@@ -198,14 +208,17 @@ class Approvals:
             self._keep(entry, key, pending)
             self._tasks.start(self._allowed_by_rule(entry, pending, rule))
             return
-        if not dialog_meanwhile and not self.holds:
+        held = dialog_meanwhile or self.holds
+        if not held and not (returned and self._roster.config().approvals_hold == "faces"):
             channel.decide("release", "")
-            self._show(entry, in_pane=pending.item)
+            self._show(entry, at, in_pane=pending.item)
             return
         self._keep(entry, key, pending)
-        self._show(entry)
+        self._show(entry, at)
         if not dialog_meanwhile:
             self._tasks.start(self._until_limit(pending))
+        if not held:
+            self._tasks.start(self._until_face(pending))
 
     def withdrawn(self, entry: AgentEntry, key: str | None, reason: str) -> None:
         """The request (None: each of the agent) was answered in the pane.
@@ -232,7 +245,14 @@ class Approvals:
             for other in [other for other in self._pending.get(entry.agent_id, {}) if other != key]:
                 self.withdrawn(entry, other, "answered in its pane: it asks something else")
         way = _HookPermission(channel, request)
-        self.requested(entry, key, request.asked, way, dialog_meanwhile=request.dialog_meanwhile)
+        self.requested(
+            entry,
+            key,
+            request.asked,
+            way,
+            dialog_meanwhile=request.dialog_meanwhile,
+            returned=channel.returned,
+        )
         return True
 
     def went_on(self, entry: AgentEntry, kind: str) -> None:
@@ -399,15 +419,22 @@ class Approvals:
     # -- small things -------------------------------------------------------------------------------------------
 
     async def _until_limit(self, pending: _Pending) -> None:
+        if not await self._over(pending, self._roster.config().approvals_hold_s) and not pending.answering:
+            self._release(pending, "nobody answered in time")
+
+    async def _until_face(self, pending: _Pending) -> None:
+        if not await self._over(pending, RETURN_S, by_face=True) and not pending.answering:
+            self._release(pending, "no face is open that can answer")
+
+    async def _over(self, pending: _Pending, seconds: float, *, by_face: bool = False) -> bool:
+        """Wait until the request is over, or a face opens (``by_face``); False if neither happens in time."""
         clock = self._roster.clock
         entry = self._roster.agents[pending.item.agent_id]
 
         def over() -> bool | None:
-            return None if pending in self._of(entry, None) else True
+            return True if pending not in self._of(entry, None) or (by_face and self._faces) else None
 
-        limit = clock.monotonic() + self._roster.config().approvals_hold_s
-        if not await wait_until(over, self._moved, limit, clock) and not pending.answering:
-            self._release(pending, "nobody answered in time")
+        return bool(await wait_until(over, self._moved, clock.monotonic() + seconds, clock))
 
     def _release(self, pending: _Pending, reason: str) -> None:
         entry = self._roster.agents[pending.item.agent_id]
@@ -431,13 +458,13 @@ class Approvals:
             del self._past[next(iter(self._past))]
         self._moved.notify()
 
-    def _show(self, entry: AgentEntry, in_pane: InboxItem | None = None) -> None:
-        """Record what the agent asks now, or that it asks nothing any more.
+    def _show(self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None) -> None:
+        """Record what the agent asks now (``at``, or this moment), or that it asks nothing any more.
 
         ``in_pane`` was handed to its dialog, which asks the same: its screen shows when that is over.
         """
         waiting = next((p.item for p in self._of(entry, None) if not p.answering), in_pane)
-        at = rfc3339(self._roster.clock.now())
+        at = at or rfc3339(self._roster.clock.now())
         if waiting is None:
             entry.finding = None
             drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason="it was answered")

@@ -55,6 +55,7 @@ class HookChannel:
     keeps: bool = False
     depth: int | None = None
     conn: str = ""  # id of its connection, the same after it came back to another daemon
+    returned: bool = False  # it did
     answered: bool = False
 
     def none(self) -> None:

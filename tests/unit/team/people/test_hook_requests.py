@@ -10,7 +10,7 @@ from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.core import records
 from orchestrator.engines.permission_hooks import claude_request, codex_request
 from orchestrator.engines.table import ENGINES
-from orchestrator.team.people.approvals import Answerer, Approvals, GivenAnswer
+from orchestrator.team.people.approvals import RETURN_S, Answerer, Approvals, GivenAnswer
 from tests.support.hook_channels import ROW, Line, Lot
 from tests.support.team import Team, settle
 
@@ -327,6 +327,22 @@ async def test_codex_is_never_held_if_the_user_wants_that(make):
     codex = await make(codex_request, approvals_hold="never")
     codex.approvals.faces = 1
     assert (await codex.asks()).words == [{"answer": "decide", "output": {}}]
+
+
+async def test_codex_waits_a_moment_for_a_face_that_follows_it_to_the_next_daemon(codex):
+    codex.approvals.faces = 0  # as the snapshot says when one that cannot answer opens
+    line = await codex.asks(line=Line(conn="same", returned=True))
+    await codex.team.clock.advance(RETURN_S - 0.1)
+    assert line.words == []
+    codex.approvals.faces = 1
+    await codex.team.clock.advance(RETURN_S)
+    assert line.words == [] and codex.items()[0].by == "hook"
+    await codex.end(line)
+    codex.approvals.faces = 0
+    line = await codex.asks(line=Line(conn="other", returned=True))
+    await codex.team.clock.advance(RETURN_S + 0.1)
+    assert line.words == [{"answer": "decide", "output": {}}]
+    assert [item.by for item in codex.items()] == ["screen"]
 
 
 async def test_several_requests_of_codex_wait_side_by_side(codex):

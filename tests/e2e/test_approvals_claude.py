@@ -1,0 +1,165 @@
+"""Claude Code decided from outside its pane: permissions, questions, answers in the pane, and whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+
+from orchestrator.base.errors import OrchestratorError
+from tests.e2e.agent import QUICK, Agent
+from tests.e2e.world import START_S
+from tests.support.faces import open_face
+from tests.support.stage import until
+
+DIALOG = r"Do you want to|Would you like to proceed"
+QUESTIONS = [
+    {
+        "question": "Which one?",
+        "header": "One",
+        "multiSelect": False,
+        "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
+    },
+    {
+        "question": "Which sizes?",
+        "header": "Sizes",
+        "multiSelect": True,
+        "options": [{"label": "Small", "description": "5"}, {"label": "Large", "description": "9"}],
+    },
+]
+
+
+def shell(command):
+    return {"name": "Bash", "arguments": {"command": command, "description": "Does it"}}
+
+
+def write(path, content="x\n"):
+    return {"name": "Write", "arguments": {"file_path": str(path), "content": content}}
+
+
+def ask(questions):
+    return {"name": "AskUserQuestion", "arguments": {"questions": questions}}
+
+
+def told(agent, task_id):
+    """What the calls of a task came back with, as text."""
+    return str(agent.end(task_id)["payload"]["told"])
+
+
+def hook_of(agent):
+    """The process of the hook that waits."""
+    processes = agent.world.stage.processes
+    return until(lambda: next((pid for pid, words in processes().items() if "/hook.py" in words), None), START_S)
+
+
+def press_in(agent, asked, key="Enter"):
+    """Answer the dialog in the pane, which takes no key in its first moments; ``asked`` is what only it shows."""
+    agent.terminal.shows(asked)
+
+    def pressed():
+        if not re.search(asked, agent.terminal.text(), re.MULTILINE):
+            return True
+        agent.terminal.press(key)
+        return None
+
+    until(pressed, START_S)
+
+
+def is_over(face, item):
+    """An answer to this item is refused."""
+    until(lambda: item["id"] not in [each["id"] for each in face.inbox()], START_S)
+    with pytest.raises(OrchestratorError) as error:
+        face.answer(item, "approve")
+    return error.value.code == "item_over"
+
+
+def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
+    world = make_world("claude", config=QUICK)
+    agent = Agent(world, "clara")
+    root = world.root
+    with open_face(world.stage) as face:
+        command = f"touch {root}/one &&\n" + "true &&\n" * 200 + f"touch {root}/two"
+        agent.give("t1", calls=[shell(command), write(root / "new.txt", "first\nsecond\n")], tell=True)
+        asked = face.item("touch", START_S)
+        assert asked["asked"].startswith(f"{command}\n") and asked["answers"] == ["approve", "always", "deny"]
+        assert (asked["by"], asked["tool"], asked["cwd"], asked["cut"]) == ("hook", "Bash", str(root), False)
+        agent.terminal.shows(DIALOG)
+        assert face.answer(asked, "approve")["ok"]
+        asked = face.item("new.txt", START_S)
+        assert asked["asked"] == f"{root}/new.txt\ncontent:\nfirst\nsecond\n"
+        face.answer(asked, "approve")
+        told(agent, "t1")
+        assert (root / "one").exists() and (root / "two").exists()
+        assert (root / "new.txt").read_text() == "first\nsecond\n"
+
+        agent.give("t2", calls=[shell(f"rm {root}/one")], tell=True)
+        face.answer(face.item("rm ", START_S), "deny", "keep that file")
+        assert "keep that file" in told(agent, "t2")
+        assert (root / "one").exists()
+
+        agent.give("t3", calls=[ask(QUESTIONS)], tell=True)
+        asked = face.item("Which one?", START_S)
+        assert (asked["kind"], asked["answers"]) == ("question", ["answer", "deny"])
+        assert [option["label"] for option in asked["questions"][0]["options"]] == ["Red", "Blue"]
+        with pytest.raises(OrchestratorError) as error:
+            face.answer(asked, "answer", "Blue")
+        assert error.value.code == "cannot_answer"
+        face.answer(asked, "answer", "1: blue\n2: 1, 2")
+        answer = told(agent, "t3")
+        assert "Blue" in answer and "Small, Large" in answer
+
+        agent.give("t4", calls=[ask(QUESTIONS[:1])], tell=True)
+        face.answer(face.item("Which one?", START_S), "answer", "neither: use green")
+        assert "neither: use green" in told(agent, "t4")
+        until(lambda: not face.inbox(), START_S)
+    assert not agent.blocked()
+    answered = [each for each in agent.records() if each["type"] == "answered"]
+    assert [each["decision"] for each in answered] == ["approve", "approve", "deny", "answer", "answer"]
+    assert {each["who"]["acts_as"] for each in answered} == {"human"}
+
+
+def test_whatever_dies_or_is_answered_in_the_pane_the_cli_asks_as_before(make_world):
+    world = make_world("claude", config=QUICK)
+    agent = Agent(world, "clara")
+    root = world.root
+    with open_face(world.stage) as face:
+        # Answered in the pane: withdrawn by what follows there, whether that is a question or nothing for a while.
+        agent.give("t1", calls=[shell(f"touch {root}/one"), shell(f"touch {root}/two; sleep 30")])
+        first = face.item("/one", START_S)
+        press_in(agent, f"^ touch {root}/one")
+        second = face.item("/two", START_S)
+        assert is_over(face, first)
+        press_in(agent, DIALOG)
+        assert is_over(face, second)
+        assert not [each for each in agent.records() if each.get("task_id") == "t1" and each["type"] == "result"]
+        assert agent.end("t1")["type"] == "result"
+
+        # The daemon is killed: the same item in the next one, and its answer counts.
+        agent.give("t2", calls=[write(root / "three")])
+        asked = face.item("three", START_S)
+        daemon = world.stage.kill_daemon()
+        until(lambda: world.stage.daemon() not in (None, daemon), START_S)
+        until(lambda: [(each["id"], each["by"]) for each in face.inbox()] == [(asked["id"], "hook")], START_S)
+        face.answer(asked, "approve")
+        assert agent.end("t2")["type"] == "result" and (root / "three").exists()
+
+        # The hook is killed: the dialog stays, and no answer from outside does anything.
+        agent.give("t3", calls=[write(root / "four")])
+        asked = face.item("four", START_S)
+        agent.terminal.shows(DIALOG)
+        os.kill(hook_of(agent), signal.SIGKILL)
+        assert is_over(face, asked)
+        assert not (root / "four").exists()
+        press_in(agent, DIALOG)
+        assert agent.end("t3")["type"] == "result" and (root / "four").exists()
+
+        # Esc in the pane ends the hook.
+        agent.give("t4", calls=[write(root / "five")])
+        asked = face.item("five", START_S)
+        press_in(agent, DIALOG, key="Escape")
+        assert is_over(face, asked)
+        agent.terminal.shows("Rejected write")
+        agent.comes(lambda: agent.blocked().get("kind") != "permission")
+    assert not (root / "five").exists()
