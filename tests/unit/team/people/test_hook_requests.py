@@ -11,6 +11,7 @@ from orchestrator.core import records
 from orchestrator.engines.permission_hooks import claude_request, codex_request
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.people.approvals import RETURN_S, Answerer, Approvals, GivenAnswer
+from orchestrator.team.people.dialog_answers import DialogAnswers
 from tests.support.hook_channels import ROW, Line, Lot
 from tests.support.team import Team, settle
 
@@ -33,6 +34,13 @@ class Rules:
         return self.allowed.setdefault(asked.text, f"rule-{len(self.allowed)}")
 
 
+class NoPanes:
+    """No pane shows anything."""
+
+    async def look_at_agent(self, _entry):
+        return None
+
+
 class People(Lot):
     """One agent whose CLI asks through its hook, and the requests under test."""
 
@@ -43,7 +51,7 @@ class People(Lot):
         self.conns = iter(range(1000))
 
     def served(self):
-        self.parking.asks = Approvals(self.team.roster, Rules())
+        self.parking.asks = Approvals(self.team.roster, DialogAnswers(NoPanes()), Rules())
         return self.parking.asks
 
     async def asks(self, command="make", line=None, **facts):
@@ -220,10 +228,10 @@ async def test_a_notice_about_the_same_question_changes_nothing(claude):
 
 async def test_the_dialog_that_is_gone_from_the_screen_was_answered_there(claude):
     line = await claude.asks()
-    assert claude.approvals.dialog_of(claude.entry) == claude.items()[0].item_id
+    assert claude.approvals.waits_with_dialog(claude.entry) == claude.items()[0].item_id
     claude.approvals.dialog_gone(claude.entry)
     assert claude.items() == [] and line.words == [{"answer": "decide", "output": {}}]
-    assert claude.approvals.dialog_of(claude.entry) == ""
+    assert claude.approvals.waits_with_dialog(claude.entry) == ""
 
 
 async def test_a_hook_that_ends_takes_its_item_with_it_and_leaves_the_rest_to_the_screen(claude):
