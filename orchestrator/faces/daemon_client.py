@@ -7,6 +7,7 @@ directory; the daemon makes all other changes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -123,6 +124,12 @@ class DaemonClient:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
+
+    def hang_up(self) -> None:
+        """End the connection from another thread than the one that waits for an answer: closing would not wake it."""
+        if (sock := self._sock) is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def tool(self, name: str, arguments: dict[str, Any], *, wait_s: float = 0.0) -> dict[str, Any]:
         """Call a tool that may take ``wait_s`` by its own terms; its structured answer."""

@@ -84,7 +84,7 @@ class SnapshotClient:
             self._closed = True
             self._changed.notify_all()
         if self._link is not None:
-            self._link.close()
+            self._link.hang_up()
 
     def latest(self) -> dict[str, Any] | None:
         """The newest snapshot; None before the first. It is replaced, never changed."""
