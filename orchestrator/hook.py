@@ -35,7 +35,7 @@ except ImportError:
 
 PROTO = 1  # as in edge.project_location, like the names below; a test compares
 TURN_ENDS = ("Stop", "AfterAgent")  # at these events and the next a daemon that has just died is waited for
-ASKS = ("PermissionRequest",)  # the events at which the daemon may decide what the CLI would ask its user
+ASKS = ("PermissionRequest", "BeforeTool")  # events at which the daemon may answer what the CLI asks its user
 AGENT_ID, AGENT_EPOCH, AGENT_SECRET = (f"ORCHESTRATOR_AGENT_{name}" for name in ("ID", "EPOCH", "SECRET"))
 EVENT_FACTS = (  # small facts of an event that the daemon may need; never a prompt or a transcript
     "stop_hook_active", "source", "reason", "trigger", "notification_type", "message", "title", "tool_name",

@@ -27,10 +27,14 @@ APPROVALS = ("ask", "edits", "all")
 
 @dataclass(frozen=True)
 class UserFiles:
-    """Files and directories of the user that an engine reads before a launch; absolute paths."""
+    """Files and directories of the user that an engine reads before a launch; absolute paths.
+
+    ``within``: each a directory and an ending; the files in it whose names end so are read too.
+    """
 
     files: tuple[str, ...] = ()
     dirs: tuple[str, ...] = ()
+    within: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -161,9 +165,9 @@ class Engine:
 
     ``tool_limit_s`` is how long the CLI, launched our way, lets one tool call run; ``wait_for_command`` is capped
     below it. ``program`` must be on PATH. ``hook_events`` maps the CLI's own hook names to ours: ``start``,
-    ``prompt``, ``turn_end``, ``interrupt``, ``permission``, ``notice``, ``compacted``, ``end``. ``parks`` says how an
-    idle agent ends its turn and is woken: a blocking turn-end ``hook``, a ``plugin`` inside the CLI, or not at all
-    (``no``: it polls). ``park_limit_s`` bounds one park.
+    ``prompt``, ``turn_end``, ``interrupt``, ``permission``, ``answered``, ``tool``, ``notice``, ``compacted``,
+    ``end``. ``parks`` says how an idle agent ends its turn and is woken: a blocking turn-end ``hook``, a ``plugin``
+    inside the CLI, or not at all (``no``: it polls). ``park_limit_s`` bounds one park.
     """
 
     name: str
@@ -195,6 +199,9 @@ class Engine:
     dialogs: tuple[DialogForm, ...] = ()  # its permission dialogs that a key from outside may answer
     request: Callable[[str, Mapping[str, Any]], PermissionRequest | None] | None = (
         None  # what an event of its hook or plugin asks its user; None: it is decided in its pane alone
+    )
+    asks_no_more: Callable[[Screen, frozenset[str]], bool] | None = (
+        None  # whether the screen shows that a request held without a dialog, which covers these, is over
     )
     explain_log: Callable[[str], LogFinding | None] = lambda _text: None  # what the end of the log explains
     min_pane: tuple[int, int] = (60, 12)  # columns and rows of the smallest pane in which a person can read it

@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
+from orchestrator.engines import gemini_approvals
 from orchestrator.engines.definition import (
     ChatRecord,
     Engine,
@@ -28,7 +29,7 @@ from orchestrator.engines.definition import (
     UserFiles,
 )
 from orchestrator.engines.gemini_log import LOG, explain_log
-from orchestrator.engines.gemini_screen import DIALOGS, PATTERNS, composer
+from orchestrator.engines.gemini_screen import DIALOGS, IDLE, PATTERNS, asks_no_more, composer
 from orchestrator.engines.gemini_setup import PARK_LIMIT_S, SETUP, config_dir, gemini_home
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
@@ -41,6 +42,8 @@ SERVER_AGENT = f"{SERVER}-agent"
 
 TOOL_LIMIT_MS = 600_000
 SYSTEM_SETTINGS = "/etc/gemini-cli/settings.json"
+AGENT_SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
+SYSTEM_POLICIES = "/etc/gemini-cli/policies"
 
 # A hook gets 60 s by default; what blocks does so until the daemon answers. Below 2**31 ms, for it becomes a timer of
 # Node.
@@ -61,6 +64,7 @@ _OWN = frozenset({"settings.json", "GEMINI.md", "trustedFolders.json", "tmp", "h
 _COPIED = ("state.json", "extension_integrity.json")
 _LEFTOVER = re.compile(r"\.(tmp|lock|bak|orig|corrupted|orchestrator-backup)\b")
 _ENABLEMENT = "mcp-server-enablement.json"
+_EXTENSIONS = frozenset({"extension-enablement.json"})  # what is in their folder and is none
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
@@ -69,7 +73,8 @@ def reads(env: Mapping[str, str], cwd: str) -> UserFiles:
     base, user = gemini_home(env), config_dir(env)
     names = ("settings.json", "GEMINI.md", _ENABLEMENT, *_COPIED)
     files = (*(f"{user}/{name}" for name in names), f"{base}/.env", *_above(env, cwd))
-    return UserFiles(files=files, dirs=(user, f"{base}/.agents"))
+    policies = tuple((folder, ".toml") for folder in (f"{user}/policies", SYSTEM_POLICIES))
+    return UserFiles(files=files, dirs=(user, f"{user}/extensions", f"{base}/.agents"), within=policies)
 
 
 def prepare(launch: Launch) -> PreparedLaunch:
@@ -101,10 +106,14 @@ def prepare(launch: Launch) -> PreparedLaunch:
     if LOG_VARIABLE not in launch.env:  # the user's own log stays where the user wants it
         env[LOG_VARIABLE] = f"{launch.engine_dir}/{LOG}"
 
+    asking = _asking_tools(launch, [mine, *above])
+    settings = _merged(launch, mine, server)
+    if asking:
+        _add_approvals(launch, settings, asking, home)
+    rules = (launch.files.get(f"{user}/GEMINI.md", "").strip(), launch.rules, gemini_approvals.RULE if asking else "")
     files = {
-        "settings.json": json.dumps(_merged(launch, mine, server), indent=2, ensure_ascii=False) + "\n",
-        "GEMINI.md": "\n\n".join(filter(None, (launch.files.get(f"{user}/GEMINI.md", "").strip(), launch.rules)))
-        + "\n",
+        "settings.json": json.dumps(settings, indent=2, ensure_ascii=False) + "\n",
+        "GEMINI.md": "\n\n".join(filter(None, rules)) + "\n",
     }
     files |= {name: launch.files[f"{user}/{name}"] for name in _COPIED if f"{user}/{name}" in launch.files}
     disabled = launch.files.get(f"{user}/{_ENABLEMENT}", "")
@@ -124,7 +133,9 @@ def prepare(launch: Launch) -> PreparedLaunch:
     return PreparedLaunch(
         argv=tuple(argv),
         env=env,
-        files={LOG: ""} | {f"{HOME}/.gemini/{name}": text for name, text in files.items()},
+        files={LOG: ""}
+        | {f"{HOME}/.gemini/{name}": text for name, text in files.items()}
+        | ({gemini_approvals.POLICY: gemini_approvals.policy(launch.env[AGENT_SECRET])} if asking else {}),
         links=links,
         session=launch.resume or launch.session,
     )
@@ -245,6 +256,26 @@ def _merged(launch: Launch, mine: dict[str, Any], server: str) -> dict[str, Any]
     return mine
 
 
+def _asking_tools(launch: Launch, layers: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The tools whose calls can be decided from outside the pane."""
+    user = config_dir(launch.env)
+    extensions = set(launch.dirs.get(f"{user}/extensions", ())) - _EXTENSIONS
+    if extensions or AGENT_SECRET not in launch.env:
+        return ()  # policies of an extension are weaker than ours, and are never to be overridden
+    folders = (f"{user}/policies/", f"{SYSTEM_POLICIES}/")
+    policies = [text for path, text in launch.files.items() if path.startswith(folders)]
+    return gemini_approvals.asking_tools(launch.approval, layers, policies)
+
+
+def _add_approvals(launch: Launch, settings: dict[str, Any], asking: tuple[str, ...], home: str) -> None:
+    """Our hook before these tools, and our policy after the user's own, which it would replace alone."""
+    event = gemini_approvals.EVENT
+    ours = gemini_approvals.hook_group(asking, _hook(launch, event, gemini_approvals.LIMIT_MS))
+    hooks = _table(settings, "hooks")
+    hooks[event] = [*_foreign(hooks.get(event), launch.hook), ours]
+    settings["policyPaths"] = [f"{home}/.gemini/policies", f"{launch.engine_dir}/{gemini_approvals.POLICY}"]
+
+
 def _identity(launch: Launch) -> dict[str, str]:
     """References to the variables that the CLI would keep from its children by their names, never their values."""
     return {name: f"${name}" for name in launch.env if name.startswith("ORCHESTRATOR_")}
@@ -302,10 +333,13 @@ ROW = Engine(
         "SessionStart": "start",
         "BeforeAgent": "prompt",
         "AfterAgent": "turn_end",
+        "BeforeTool": "tool",
         "Notification": "notice",
         "SessionEnd": "end",
     },
-    title_idle=r"^◇",
+    request=gemini_approvals.request,
+    asks_no_more=asks_no_more,
+    title_idle=f"^{IDLE}",
     busy=r"\besc to cancel",
     human_queued=r"^\s*Queued \(press|^ Slash commands cannot be queued$",  # the second one is shown for 3 s
     composer=composer,
@@ -326,6 +360,9 @@ ROW = Engine(
         "Google ended it for personal accounts: it needs an API key, Vertex AI or a Code Assist licence.",
         "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",
         'Only approval "all" skips the question before a shell command whose text came with a task.',
+        "A tool of an MCP server and a build file such as package.json are approved in its dialog alone.",
+        "With an extension, it asks in its dialogs alone; so it does for tools that its policies or settings name.",
+        "After a dialog in the pane, such calls stay there: it does not tell if its human allowed them for good.",
         "Trusting the folder in an agent's pane restarts the CLI and ends the agent: create it again.",
         "While it retries the API, only its debug log shows it: the daemon reads and shortens the log.",
         "Facts that it saves for all projects are kept only for this agent.",

@@ -12,6 +12,11 @@ from orchestrator.core.screens import Composer, FindingKind, Screen, ScreenPatte
 from orchestrator.engines.definition import THEN_TYPE
 from orchestrator.engines.screen_dialogs import DialogForm
 
+IDLE = "◇"
+"""How the pane's title begins while no turn runs."""
+EDIT = "an edit"
+"""What a dialog about any file edit covers."""
+
 _PLACEHOLDER = "Type your message or @path/to/file"
 _EMPTY = re.compile(rf"^ [>*]   {re.escape(_PLACEHOLDER)}$")  # `*` in YOLO mode
 _LINE = re.compile(r"^ [>*] ")
@@ -27,6 +32,24 @@ def composer(screen: Screen) -> Composer:
         return "empty"
     line = first_line(screen, _FURTHER).rstrip()
     return "draft" if _LINE.match(line) and _PLACEHOLDER not in line else "other"
+
+
+_UNASKED = re.compile(r"^ YOLO Ctrl\+Y")
+_EDITS_UNASKED = re.compile(r"^ auto-accept edits ")
+_CALL = re.compile(r"^[│ ] (\S)  (?:Shell|WriteFile|Edit|WebFetch)\b")
+_CANCELED = "-"
+
+
+def asks_no_more(screen: Screen, covered: frozenset[str]) -> bool:
+    """Whether a call whose hook is held was canceled, or its human has chosen a mode that does not ask about it.
+
+    After Esc the CLI marks the call as canceled, and waits for the hook all the same.
+    """
+    calls = [match[1] for line in screen.lines if (match := _CALL.match(line)) is not None]
+    if screen.title.startswith(IDLE) or calls[-1:] == [_CANCELED]:
+        return True
+    mode = _EDITS_UNASKED if EDIT in covered else _UNASKED
+    return any(_UNASKED.match(line) or mode.match(line) for line in screen.lines)
 
 
 _BUSY = r"\(esc to cancel, \d"

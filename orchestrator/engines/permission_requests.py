@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from orchestrator.core.inbox_items import ItemDecision
 
+LAUNCH_SECRET = "launch_secret"  # noqa: S105 - the name of a key
+"""The key under which an engine finds the secret of the agent's launch beside the data of an event."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -35,10 +38,14 @@ class PermissionRequest:
 
     ``output`` gives the keys of the daemon's message that carries a decision and its text: for a hook ``{"output":
     what it prints}``. ``dialog_meanwhile``: the CLI shows its own dialog too, and the first answer wins. ``key``
-    tells the request from others of the agent; "": the hook's connection does.
+    tells the request from others of the agent; "": the hook's connection does. ``dialog_covers``: what an answer
+    in the CLI's own dialog may settle for later requests too, which the CLI then does not ask. ``refused``: no human
+    is asked, the CLI gets the denial at once.
     """
 
     asked: Asked
     output: Callable[[ItemDecision, str], dict[str, Any]]
     dialog_meanwhile: bool
     key: str = ""
+    dialog_covers: frozenset[str] = frozenset()
+    refused: bool = False

@@ -73,6 +73,7 @@ class TeamWiring:
         self.approvals.changed = self.feed.touch
         self.supervisor.screen_watch.on_dialog = self.feed.touch
         self.approvals.answered = self.supervisor.screen_watch.answered
+        self.supervisor.screen_watch.on_screen = self.approvals.seen
         self.supervisor.screen_watch.waits_with_dialog = self.approvals.waits_with_dialog
         self.supervisor.screen_watch.on_dialog_gone = self.approvals.dialog_gone
         self._people = PeopleRequests(self.feed, self.approvals, self._authority, rules)

@@ -153,7 +153,7 @@ def _launch(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: i
 def _looked_up(wanted: UserFiles) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """The wanted user files and directory listings that exist; an unreadable file counts as absent."""
     files: dict[str, str] = {}
-    for name in wanted.files:
+    for name in (*wanted.files, *_inside(wanted.within)):
         try:
             if Path(name).stat().st_size <= USER_FILE_MAX:
                 files[name] = Path(name).read_text(encoding="utf-8-sig")
@@ -166,6 +166,16 @@ def _looked_up(wanted: UserFiles) -> tuple[dict[str, str], dict[str, tuple[str, 
         except OSError:
             continue
     return files, dirs
+
+
+def _inside(within: Sequence[tuple[str, str]]) -> list[str]:
+    paths: list[str] = []
+    for folder, ending in within:
+        try:
+            paths += sorted(str(path) for path in Path(folder).iterdir() if path.name.endswith(ending))
+        except OSError:
+            continue
+    return paths
 
 
 def _write_files(place: Path, prepared: PreparedLaunch) -> None:

@@ -71,7 +71,7 @@ class ScreenWatch:
     looks at a parked agent's title show that its turn has ended; both may be called again at every look.
     ``on_dialog`` is called when its screen shows another permission dialog than before, or none any more.
     ``waits_with_dialog`` names the item of the inbox that waits while an agent shows a dialog for it;
-    ``on_dialog_gone`` is called when the dialog has gone.
+    ``on_dialog_gone`` is called when the dialog has gone. ``on_screen`` is called with each screen that is judged.
     """
 
     def __init__(self, roster: Roster, team_panes: TeamPanes, tend: Callable[[AgentEntry], None]) -> None:
@@ -81,6 +81,7 @@ class ScreenWatch:
         self.on_human: Callable[[AgentEntry], None] | None = None
         self.on_stale: Callable[[AgentEntry], None] | None = None
         self.on_dialog: Callable[[AgentEntry], None] | None = None
+        self.on_screen: Callable[[AgentEntry, Screen], None] = lambda _entry, _screen: None
         self.waits_with_dialog: Callable[[AgentEntry], str] = lambda _entry: ""
         self.on_dialog_gone: Callable[[AgentEntry], None] | None = None
         self._lives: dict[str, _WatchedLaunch] = {}
@@ -219,6 +220,7 @@ class ScreenWatch:
                 entry, blocked.unblock(entry.state, SCREEN_KINDS, at=self._at(), reason="it is parked")
             )
             return
+        self.on_screen(entry, screen)
         seen = explain(row.patterns, screen)
         now = logged if seen is None else self._dated(seen, self._roster.clock.now())
         entry.seen, hook_finding = now, entry.finding

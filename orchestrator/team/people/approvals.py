@@ -21,8 +21,8 @@ from orchestrator.core import blocked
 from orchestrator.core.inbox_items import InboxItem, ItemDecision, item_id, of_agent, recorded_items
 from orchestrator.core.record_drafts import happened
 from orchestrator.core.records import Draft
-from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, ScreenFinding
-from orchestrator.engines.permission_requests import Asked, PermissionRequest
+from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, Screen, ScreenFinding
+from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked, PermissionRequest
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
@@ -30,6 +30,8 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent
 
 log = structlog.get_logger()
 
+OVER_LOOKS = 2
+"""How many looks at a screen end a request that no dialog shows: the first may be older than the request."""
 RETURN_S = 10.0
 """How long a request that comes back to another daemon is held for a face that does the same."""
 PAST_ITEMS = 1000
@@ -119,6 +121,7 @@ class _Pending:
     channel: PermissionChannel
     dialog_meanwhile: bool
     answering: bool = False
+    over_looks: int = 0  # consecutive looks at the screen that show it over
 
 
 class Approvals:
@@ -137,6 +140,7 @@ class Approvals:
         self._pending: dict[str, dict[str, _Pending]] = {}  # agent -> key of the request
         self._past: dict[str, str] = {}  # id of an item -> why it is over
         self._pressing: set[str] = set()  # items whose dialog is being answered
+        self._in_panes: dict[str, tuple[int, set[str]]] = {}  # agent -> epoch, what its dialogs may have settled
         self._moved = Signal()
         self._faces = 0
         self._tasks = BackgroundTasks()
@@ -210,8 +214,9 @@ class Approvals:
             return
         held = dialog_meanwhile or self.holds
         if not held and not (returned and self._roster.config().approvals_hold == "faces"):
-            channel.decide("release", "")
-            self._show(entry, at, in_pane=pending.item)
+            covers = self._to_pane(entry, channel)
+            if not covers:
+                self._show(entry, at, in_pane=pending.item)
             return
         self._keep(entry, key, pending)
         self._show(entry, at)
@@ -236,7 +241,8 @@ class Approvals:
     def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> bool:
         """Take an event that asks for a permission or a question, as the agent's engine reads it."""
         row = entry.engine
-        request = row.request(hook_event.event, hook_event.data) if row is not None and row.request else None
+        data = {**hook_event.data, LAUNCH_SECRET: entry.secret}
+        request = row.request(hook_event.event, data) if row is not None and row.request else None
         if request is None:
             return False
         key = request.key or channel.conn
@@ -245,15 +251,50 @@ class Approvals:
             for other in [other for other in self._pending.get(entry.agent_id, {}) if other != key]:
                 self.withdrawn(entry, other, "answered in its pane: it asks something else")
         way = _HookPermission(channel, request)
-        self.requested(
-            entry,
-            key,
-            request.asked,
-            way,
-            dialog_meanwhile=request.dialog_meanwhile,
-            returned=channel.returned,
-        )
+        if request.refused:
+            log.warning("a call was refused", agent=entry.agent_id, asked=request.asked.line)
+            way.decide("deny", "")
+        elif self._in_pane(entry) & request.dialog_covers:
+            way.decide("release", "")
+        else:
+            self.requested(
+                entry,
+                key,
+                request.asked,
+                way,
+                dialog_meanwhile=request.dialog_meanwhile,
+                returned=channel.returned,
+            )
         return True
+
+    def seen(self, entry: AgentEntry, screen: Screen) -> None:
+        """A look at the agent's screen; two that show a held request over end it."""
+        row = entry.engine
+        if row is None or row.asks_no_more is None:
+            return
+        for pending in self._of(entry, None):
+            channel = pending.channel
+            if not isinstance(channel, _HookPermission) or pending.dialog_meanwhile or pending.answering:
+                continue
+            over = row.asks_no_more(screen, channel.request.dialog_covers)
+            pending.over_looks = pending.over_looks + 1 if over else 0
+            if pending.over_looks >= OVER_LOOKS:
+                self._drop(entry, pending, "its CLI does not ask any more")
+                channel.decide("release", "")
+                self._show(entry)
+
+    def _in_pane(self, entry: AgentEntry) -> set[str]:
+        """What a human at the pane may have allowed for good in this launch: its CLI asks, or does not."""
+        epoch, covered = self._in_panes.get(entry.agent_id, (0, set()))
+        if epoch != entry.state.epoch:
+            covered = set()
+            self._in_panes[entry.agent_id] = (entry.state.epoch, covered)
+        return covered
+
+    def answered_in_pane(self, entry: AgentEntry, key: str) -> bool:
+        """A plugin reports that one of its requests has an answer, from wherever; True if others wait still."""
+        self.withdrawn(entry, key, "answered in its pane")
+        return bool(self._of(entry, None))
 
     def went_on(self, entry: AgentEntry, kind: str) -> None:
         """The CLI goes on after an event of this kind: a human has answered in the pane."""
@@ -350,6 +391,8 @@ class Approvals:
         except BaseException:
             pending.answering = False
             raise
+        if given.decision == "release" and isinstance(pending.channel, _HookPermission):
+            self._in_pane(entry).update(pending.channel.request.dialog_covers)
         reached = pending.channel.decide(_decision_of(given.decision), given.text)
         self._drop(entry, pending, f"answered: {given.decision}")
         self._show(entry, in_pane=item if given.decision == "release" else None)
@@ -439,8 +482,15 @@ class Approvals:
     def _release(self, pending: _Pending, reason: str) -> None:
         entry = self._roster.agents[pending.item.agent_id]
         self._drop(entry, pending, reason)
-        pending.channel.decide("release", "")
-        self._show(entry, in_pane=pending.item)
+        covers = self._to_pane(entry, pending.channel)
+        self._show(entry, in_pane=None if covers else pending.item)
+
+    def _to_pane(self, entry: AgentEntry, channel: PermissionChannel) -> bool:
+        """Leave a request to the CLI, which shows its dialog; True if it may also decide that by itself."""
+        covers = channel.request.dialog_covers if isinstance(channel, _HookPermission) else frozenset()
+        self._in_pane(entry).update(covers)
+        channel.decide("release", "")
+        return bool(covers)
 
     def _keep(self, entry: AgentEntry, key: str, pending: _Pending) -> None:
         self._pending.setdefault(entry.agent_id, {})[key] = pending

@@ -112,6 +112,9 @@ class PermissionRequests(Protocol):
     def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> bool:
         """Take the event if it asks for a permission or a question; False: it is not one for this service."""
 
+    def answered_in_pane(self, entry: AgentEntry, key: str) -> bool:
+        """One request has its answer; True if others of the agent wait still."""
+
     def went_on(self, entry: AgentEntry, kind: str) -> None:
         """The CLI goes on after an event of this kind: what it asked before was answered."""
 
@@ -163,7 +166,12 @@ class Parking:
         if self.asks is not None and self.asks.heard(entry, channel, hook_event):
             entry.changed.notify()
             return
-        if kind not in ("permission", "notice", "start"):
+        if kind == "answered":
+            if self.asks is not None and self.asks.answered_in_pane(entry, hook_event.text("request")):
+                channel.none()
+                return
+            kind = "prompt"
+        if kind not in ("permission", "notice", "start", "tool"):
             entry.finding = None  # the CLI goes on: nobody asks for anything any more
             if self.asks is not None:
                 self.asks.went_on(entry, kind)

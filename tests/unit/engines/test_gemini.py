@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.screens import Screen, explain
+from orchestrator.engines import gemini_approvals
 from orchestrator.engines.definition import HeadlessRun, PreparedLaunch
 from orchestrator.engines.gemini import HOOKS, ROW
 from orchestrator.engines.gemini_log import explain_log
@@ -43,7 +44,7 @@ def test_the_launch_has_a_home_of_its_own_and_leaves_home_alone():
     assert made.env["GEMINI_CLI_TRUSTED_FOLDERS_PATH"] == f"{USER}/trustedFolders.json"
     assert "GEMINI_CLI_TRUST_WORKSPACE" not in made.env
     assert made.session == LAUNCH.session
-    assert made.files["home/.gemini/GEMINI.md"] == f"{LAUNCH.rules}\n"
+    assert made.files["home/.gemini/GEMINI.md"] == f"{LAUNCH.rules}\n\n{gemini_approvals.RULE}\n"
 
 
 def test_a_resumed_life_has_the_old_session_and_the_short_reminder():
@@ -101,7 +102,7 @@ def test_every_hook_is_ours_once_also_for_a_user_whose_master_has_them():
         assert sum("hook.py" in command for command in commands) == 1, event
     assert made["AfterAgent"][0]["hooks"] == [{"command": "x"}]
     assert ROW.park_limit_s * 1000 < HOOKS["AfterAgent"] < 2**31
-    assert set(HOOKS) == set(ROW.hook_events)
+    assert {*HOOKS, "BeforeTool"} == set(ROW.hook_events)
 
 
 @pytest.mark.parametrize("layer", ["project", "system"])
@@ -148,7 +149,7 @@ def test_all_else_is_linked_but_what_the_cli_renames_over_or_keeps_per_session()
         "home/.agents/skills": "/home/ada/.agents/skills",
     }
     assert made.files["home/.gemini/state.json"] == made.files["home/.gemini/extension_integrity.json"] == "{}"
-    assert made.files["home/.gemini/GEMINI.md"] == f"Mine.\n\n{LAUNCH.rules}\n"
+    assert made.files["home/.gemini/GEMINI.md"] == f"Mine.\n\n{LAUNCH.rules}\n\n{gemini_approvals.RULE}\n"
     assert not set(made.links) & set(made.files)
 
 

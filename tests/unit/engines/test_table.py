@@ -26,7 +26,7 @@ from tests.support.launches import LAUNCH, SECRET
 
 ROOT = Path(__file__).resolve().parents[3]
 SCREENS = ROOT / "tests" / "screens"
-EVENTS = {"start", "prompt", "turn_end", "interrupt", "permission", "notice", "end", "compacted"}
+EVENTS = {"start", "prompt", "turn_end", "interrupt", "permission", "notice", "end", "compacted", "answered", "tool"}
 ROWS = list(ENGINES.values())
 
 
