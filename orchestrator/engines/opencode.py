@@ -15,6 +15,7 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import chat_id
+from orchestrator.engines.opencode_approvals import request
 from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
 from orchestrator.engines.opencode_setup import SETUP
 
@@ -191,8 +192,9 @@ ROW = Engine(
         "session.error": "notice",
         "question.asked": "notice",
         "permission.asked": "permission",
-        "permission.replied": "prompt",
+        "permission.replied": "answered",
     },
+    request=request,
     composer=composer,
     pasted=PASTED,
     quit="/exit",

@@ -3,7 +3,7 @@
 // opencode loads it into its own process. It must never disturb that: it prints nothing, throws nothing, imports
 // nothing but node's own modules, keeps one connection to the daemon's unix socket and comes back when that breaks.
 // The first line of a connection is the hello of every hook, then one line per event; the daemon's lines are
-// {"answer": "none" | "release" | "wake", "reason": ...}.
+// {"answer": "none" | "release" | "wake" | "decide", ...}. "decide" is a human's answer to a permission or a question.
 
 import crypto from "node:crypto"
 import fs from "node:fs"
@@ -14,7 +14,9 @@ import { fileURLToPath } from "node:url"
 
 const PROTO = 1
 const CUT = 300
+const ASKED_MAX = 1 << 20
 const ASKED_CUT = 4000
+const CALLS_MAX = 100
 const RETRY_MS = 1000
 const SLOW_MS = 5000
 const SETTLE_MS = 5000
@@ -121,7 +123,8 @@ class Link {
     this.socket = undefined
     this.session = undefined // the one the agent speaks in: the last of its sessions that had a turn
     this.turn = "" // the last event that says how the turn stands, told again to a daemon that has just come up
-    this.questions = new Map() // id -> [event, data] of the unanswered ones, in order: the human sees the first
+    this.questions = new Map() // id -> [event, data] of the unanswered ones, in order: its dialog shows the first
+    this.calls = new Map() // id of a tool call -> its arguments, of the last ones
     this.error = undefined // what the current turn ended with, told behind its end
     this.settling = undefined
     this.spoke = {} // agent and model of the last user message, which a wake keeps
@@ -152,7 +155,7 @@ class Link {
         socket.write(hello(this.conn, this.boot))
         this.tell("start", { source: this.boot > 1 ? "reconnect" : "startup" })
         if (this.turn) this.tell(this.turn)
-        this.tellQuestion()
+        for (const asked of this.questions.values()) this.tell(...asked)
       } catch {
         socket.destroy()
       }
@@ -166,6 +169,7 @@ class Link {
           const said = JSON.parse(line)
           if (said.hello?.error) pause = SLOW_MS
           if (said.answer === "wake") this.wake(said.reason).catch(() => {})
+          if (said.answer === "decide") this.decide(said).catch(() => {})
         } catch {
           // no line of ours
         }
@@ -223,13 +227,11 @@ class Link {
     else if (type === "permission.asked") this.asked(said)
     else if (type === "question.asked") {
       const message = cut(`asks a question: ${said.questions?.[0]?.question}`)
-      this.ask(said.id, "question.asked", { kind: "dialog", message })
+      this.ask(said.id, "question.asked", { kind: "dialog", message, questions: said.questions, cwd: process.cwd() })
     } else if (["permission.replied", "question.replied", "question.rejected"].includes(type)) {
       const [first] = this.questions.keys()
-      this.questions.delete(said.requestID ?? said.permissionID ?? first)
-      if (first === undefined || this.questions.has(first)) return
-      this.tell("permission.replied")
-      this.tellQuestion()
+      const request = said.requestID ?? said.permissionID ?? first
+      if (this.questions.delete(request)) this.tell("permission.replied", { request })
     } else if (!id || this.children.has(id)) return
     else if (type === "session.status") this.status(id, said.status ?? {})
     else if (type === "session.error") this.failed(said.error ?? {})
@@ -295,27 +297,45 @@ class Link {
     if (this.turn !== "session.busy") this.tell("session.error", this.error)
   }
 
-  asked({ id, sessionID, permission, patterns = [], metadata = {} }) {
+  asked({ id, sessionID, permission, patterns = [], metadata = {}, tool }) {
     if ((OURS.includes(permission) && !this.children.has(sessionID)) || this.queries.includes(permission)) {
       // The user's agent definition may ask for every tool; ours need no consent.
       const answer = { path: { id: sessionID, permissionID: id }, body: { response: "once" } }
       this.client.postSessionIdPermissionsPermissionId(answer).catch(() => {})
       return
     }
-    const { command, filepath } = metadata
-    const asked = command ? { command } : { path: filepath ?? patterns.join(", ") }
-    for (const name of Object.keys(asked)) asked[name] = String(asked[name]).slice(0, ASKED_CUT)
-    this.ask(id, "permission.asked", { tool_name: permission, tool_input: asked })
+    const args = this.calls.get(tool?.callID)
+    this.ask(id, "permission.asked", { tool_name: permission, metadata, patterns, args, cwd: process.cwd() })
   }
 
   ask(id, event, data) {
-    this.questions.set(id, [event, data])
-    if (this.questions.size === 1) this.tellQuestion()
+    if (JSON.stringify(data).length > ASKED_MAX) {
+      const { tool_name, metadata, patterns = [], kind, message } = data
+      const { command, filepath } = metadata ?? {}
+      const begins = { command: command?.slice(0, ASKED_CUT), filepath: filepath?.slice(0, ASKED_CUT) }
+      const asked = { tool_name, metadata: begins, patterns: [patterns.join(", ").slice(0, ASKED_CUT)] }
+      data = { ...(tool_name ? asked : { kind, message }), cut: true }
+    }
+    const told = [event, { request: id, ...data }]
+    this.questions.set(id, told)
+    this.tell(...told)
   }
 
-  tellQuestion() {
-    const [first] = this.questions.values()
-    if (first) this.tell(...first)
+  // A human's answer from elsewhere; the dialog may have been answered meanwhile, and then this one is refused.
+  async decide({ request, reply, message, answers }) {
+    const [event] = this.questions.get(request) ?? []
+    const [url, body] =
+      event === "permission.asked"
+        ? [reply && "/permission/{requestID}/reply", { reply, message }]
+        : [answers ? "/question/{requestID}/reply" : reply && "/question/{requestID}/reject", { answers }]
+    if (!event || !url) return
+    const headers = { "Content-Type": "application/json" }
+    await this.client._client.post({ url, path: { requestID: request }, body, headers })
+  }
+
+  began({ callID }, { args }) {
+    this.calls.set(callID, args)
+    if (this.calls.size > CALLS_MAX) this.calls.delete(this.calls.keys().next().value)
   }
 }
 
@@ -360,7 +380,9 @@ export const Orchestrator = async ({ client }, options) => {
         // it keeps ours
       }
     },
-    "tool.execute.before": async ({ tool, sessionID }) => {
+    "tool.execute.before": async (call, output) => {
+      const { tool, sessionID } = call
+      quiet(() => link.began(call, output))()
       if (OURS.includes(tool) && link.children.has(sessionID)) {
         throw new Error("This tool belongs to the agent that started you. Do your work and answer with its result.")
       }

@@ -147,39 +147,62 @@ def test_the_shipped_plugin_imports_nothing_but_nodes_own_modules_and_knows_the_
 
 ASKED = """
 const { Orchestrator } = await import(process.argv[1])
-const plugin = await Orchestrator({ client: { postSessionIdPermissionsPermissionId: async () => {} } })
+const posted = []
+const _client = { post: async ({ url, path, body }) => posted.push([url, path.requestID, body]) }
+const plugin = await Orchestrator({ client: { _client, postSessionIdPermissionsPermissionId: async () => {} } })
 const heard = []
-globalThis[Symbol.for("orchestrator.link")].tell = (event, data = {}) => heard.push([event, data])
+const link = globalThis[Symbol.for("orchestrator.link")]
+link.tell = (event, data = {}) => heard.push([event, data])
 const happens = (type, properties) => plugin.event({ event: { type, properties: { sessionID: "s", ...properties } } })
 const patterns = ["touch a"]
-happens("permission.asked", { id: "p1", permission: "bash", patterns, metadata: { command: "touch a" } })
+const tool = { callID: "c1" }
+await plugin["tool.execute.before"]({ tool: "bash", sessionID: "s", callID: "c1" }, { args: { workdir: "/w" } })
+happens("permission.asked", { id: "p1", permission: "bash", patterns, tool, metadata: { command: "touch a" } })
 happens("permission.asked", { id: "p2", permission: "edit", patterns, metadata: { filepath: "/x", diff: "-" } })
+happens("permission.asked", { id: "p3", permission: "edit", patterns, metadata: { diff: "x".repeat(1 << 20) } })
 happens("permission.asked", { id: "ours", permission: "orchestrator_emit_event", patterns })
 happens("permission.replied", { requestID: "ours" })
-happens("permission.replied", { requestID: "p1" })
 happens("question.asked", { id: "q1", questions: [{ question: "Which?" }] })
+await link.decide({ request: "p1", reply: "once" })
+await link.decide({ request: "p2", reply: "reject", message: "no" })
+await link.decide({ request: "p2", reply: "" })
+await link.decide({ request: "gone", reply: "once" })
+await link.decide({ request: "q1", answers: [["A"]] })
+await link.decide({ request: "q1", reply: "reject" })
 happens("permission.replied", { requestID: "p2" })
 happens("question.replied", { requestID: "q1" })
-console.log(JSON.stringify(heard))
+console.log(JSON.stringify({ heard, posted }))
 process.exit(0)
 """
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
-def test_the_plugin_names_the_question_that_the_human_sees_first_and_then_the_next(tmp_path: Path):
+def test_the_plugin_tells_every_question_whole_and_answers_as_it_is_told(tmp_path: Path):
     plugin = tmp_path / "opencode.mjs"
     plugin.write_text(package_data.plugin(opencode.PLUGIN))
     env = {"PATH": os.environ["PATH"], "ORCHESTRATOR_AGENT_ID": "a", "ORCHESTRATOR_PROJECT": str(tmp_path)}
     argv = ["node", "--input-type=module", "-e", ASKED, str(plugin)]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
-    replied = ["permission.replied", {}]
-    assert json.loads(done.stdout) == [
-        ["permission.asked", {"tool_name": "bash", "tool_input": {"command": "touch a"}}],
-        replied,
-        ["permission.asked", {"tool_name": "edit", "tool_input": {"path": "/x"}}],
-        replied,
-        ["question.asked", {"kind": "dialog", "message": "asks a question: Which?"}],
-        replied,
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, cwd=tmp_path)
+    said = json.loads(done.stdout)
+    asked = {"patterns": ["touch a"], "cwd": str(tmp_path)}
+    bash = {"tool_name": "bash", "metadata": {"command": "touch a"}, "args": {"workdir": "/w"}}
+    edit = {"tool_name": "edit", "metadata": {"filepath": "/x", "diff": "-"}}
+    long = {"request": "p3", "tool_name": "edit", "metadata": {}, "patterns": ["touch a"], "cut": True}
+    question = {"kind": "dialog", "message": "asks a question: Which?", "questions": [{"question": "Which?"}]}
+    assert said["heard"] == [
+        ["permission.asked", {"request": "p1", **bash, **asked}],
+        ["permission.asked", {"request": "p2", **edit, **asked}],
+        ["permission.asked", long],
+        ["question.asked", {"request": "q1", **question, "cwd": str(tmp_path)}],
+        ["permission.replied", {"request": "p2"}],
+        ["permission.replied", {"request": "q1"}],
+    ]
+    # Nothing is sent for a request that is over, or that is left to the dialog.
+    assert said["posted"] == [
+        ["/permission/{requestID}/reply", "p1", {"reply": "once"}],
+        ["/permission/{requestID}/reply", "p2", {"reply": "reject", "message": "no"}],
+        ["/question/{requestID}/reply", "q1", {"answers": [["A"]]}],
+        ["/question/{requestID}/reject", "q1", {}],
     ]
 
 

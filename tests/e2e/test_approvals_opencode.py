@@ -1,0 +1,72 @@
+"""opencode decided from outside its pane: approved, denied, asked a question, answered in the pane first."""
+
+from __future__ import annotations
+
+from orchestrator.base.errors import OrchestratorError
+from tests.e2e.agent import QUICK, Agent
+from tests.e2e.test_opencode import bash, of_the_user
+from tests.e2e.world import START_S
+from tests.support.faces import open_face
+from tests.support.stage import until
+
+QUESTION = {
+    "question": "Which one?",
+    "header": "Choice",
+    "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
+}
+
+
+def test_a_humans_word_decides_while_the_dialog_stays(make_world):
+    world = make_world("opencode", config=QUICK)
+    of_the_user(world)
+    agent = Agent(world, "oda")
+    with open_face(world.stage) as face:
+        agent.give("t1", calls=[bash("touch one && echo done")], tell=True)
+        asked = face.item("touch one", START_S)
+        assert asked["by"] == "plugin" and asked["kind"] == "permission"
+        assert asked["asked"].splitlines()[0] == "touch one && echo done"
+        agent.terminal.shows("Permission required")
+        face.answer(asked, "approve")
+        assert agent.end("t1")["type"] == "result"
+        assert (world.root / "one").exists() and "Permission required" not in agent.terminal.text()
+
+        agent.give("t2", calls=[bash("touch two"), bash("touch three")], tell=True)
+        denied = face.item("touch two", START_S)
+        face.answer(denied, "deny", "use another name")
+        face.answer(face.item("touch three", START_S), "approve")
+        assert "use another name" in str(agent.end("t2")["payload"])
+        assert not (world.root / "two").exists() and (world.root / "three").exists()
+        assert agent.status()["status"] != "human"
+
+        # Answered in the pane first: it is withdrawn, and the late answer says so.
+        agent.give("t3", calls=[bash("touch four")])
+        late = face.item("touch four", START_S)
+        agent.terminal.shows("Permission required")
+        agent.terminal.press("Enter")
+        assert agent.end("t3")["type"] == "result"
+        until(lambda: not face.inbox(), START_S)
+        try:
+            face.answer(late, "deny")
+        except OrchestratorError as error:
+            assert error.code == "item_over"
+        else:
+            raise AssertionError("a second answer was taken")
+
+        # The daemon is killed: the same request is in the next one's inbox.
+        agent.give("t4", calls=[bash("touch five")])
+        asked = face.item("touch five", START_S)
+        world.stage.kill_daemon()
+        until(world.stage.daemon, START_S)
+        until(lambda: asked["id"] in [one["id"] for one in face.inbox()], START_S)
+        face.answer(asked, "approve")
+        assert agent.end("t4")["type"] == "result"
+
+        agent.give("t5", calls=[{"name": "question", "arguments": {"questions": [QUESTION]}}], tell=True)
+        asked = face.item("Which one?", START_S)
+        assert asked["kind"] == "question" and [one["label"] for one in asked["questions"][0]["options"]] == [
+            "Red",
+            "Blue",
+        ]
+        face.answer(asked, "answer", "2")
+        assert "Blue" in str(agent.end("t5")["payload"])
+        until(lambda: not face.inbox(), START_S)
