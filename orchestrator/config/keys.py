@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -36,6 +36,9 @@ def _key(
 def _add_env_names(schema: dict[str, Any]) -> None:
     for key, entry in schema["properties"].items():
         entry["env"] = env_name(key)
+
+
+Price = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Config(BaseModel):
@@ -303,7 +306,7 @@ class Config(BaseModel):
         ge=0,
         le=1_000_000,
     )
-    prices: dict[str, dict[Literal["input", "cached", "cache_write", "output"], float]] = _key(
+    prices: dict[str, dict[Literal["input", "cached", "cache_write", "output"], Price]] = _key(
         "harmless",
         {},
         "Prices of models whose CLI tells no cost, in USD per million tokens: for a model's name, or how it begins.",

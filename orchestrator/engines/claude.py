@@ -27,6 +27,7 @@ from orchestrator.engines.definition import (
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.permission_hooks import claude_request
 from orchestrator.engines.screen_dialogs import DialogForm
+from orchestrator.engines.usage_reading import CLAUDE
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
 
 RULES_FILE = "rules.md"
@@ -276,6 +277,7 @@ ROW = Engine(
     dialogs=DIALOGS,
     resumes=True,
     transcript=_transcript,
+    usage=CLAUDE,
     models=True,
     call_limit_s=120.0,  # then it goes on in the background
     headless=Headless(run=_run, chats="chosen", long_prompt="stdin"),

@@ -28,6 +28,7 @@ from orchestrator.engines.definition import (
 from orchestrator.engines.headless_chats import UUID, chat_id
 from orchestrator.engines.permission_hooks import codex_request
 from orchestrator.engines.screen_dialogs import DialogForm
+from orchestrator.engines.usage_reading import CODEX
 from orchestrator.engines.user_setup import HOOK_LIMIT_S, table
 
 SECRET = "ORCHESTRATOR_AGENT_SECRET"  # noqa: S105 - the name of the variable
@@ -431,6 +432,7 @@ ROW = Engine(
     session_key="threadId",
     resumes=True,
     transcript=_transcript,
+    usage=CODEX,
     models=True,
     call_limit_s=300.0,
     headless=Headless(run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin"),

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from orchestrator.core.model_usage import ModelRequest
 from orchestrator.core.screens import Composer, LogFinding, Screen, ScreenPattern
 from orchestrator.engines.permission_requests import PermissionRequest
 from orchestrator.engines.screen_dialogs import DialogForm
+from orchestrator.engines.usage_reading import TranscriptUsage
 from orchestrator.engines.user_setup import UserSetup
 
 
@@ -165,9 +167,9 @@ class Engine:
 
     ``tool_limit_s`` is how long the CLI, launched our way, lets one tool call run; ``wait_for_command`` is capped
     below it. ``program`` must be on PATH. ``hook_events`` maps the CLI's own hook names to ours: ``start``,
-    ``prompt``, ``turn_end``, ``interrupt``, ``permission``, ``answered``, ``tool``, ``notice``, ``compacted``,
-    ``end``. ``parks`` says how an idle agent ends its turn and is woken: a blocking turn-end ``hook``, a ``plugin``
-    inside the CLI, or not at all (``no``: it polls). ``park_limit_s`` bounds one park.
+    ``prompt``, ``turn_end``, ``interrupt``, ``permission``, ``answered``, ``tool``, ``notice``, ``usage``,
+    ``compacted``, ``end``. ``parks`` says how an idle agent ends its turn and is woken: a blocking turn-end ``hook``,
+    a ``plugin`` inside the CLI, or not at all (``no``: it polls). ``park_limit_s`` bounds one park.
     """
 
     name: str
@@ -213,6 +215,11 @@ class Engine:
     transcript: Callable[[Mapping[str, str], str], TranscriptPlace] | None = (
         None  # of a session (a plain id), by the CLI's environment; None: in no file that people can read
     )
+    usage: TranscriptUsage | None = None  # how its model requests are read from its transcripts; None: they are not
+    reported_usage: Callable[[Mapping[str, Any]], ModelRequest | None] | None = (
+        None  # a model request, of the data of a plugin's event ``usage``; None: its plugin reports none
+    )
+    no_usage: str = "this engine reports no tokens"  # what is said if neither of the two reports any
     models: bool = False  # takes a model
     call_limit_s: float = 0.0  # how long it lets one tool call of a master run if nobody raised that; 0: not known
     headless: Headless | None = None  # how squads run it; None: they cannot

@@ -32,6 +32,7 @@ from orchestrator.engines.gemini_log import LOG, explain_log
 from orchestrator.engines.gemini_screen import DIALOGS, IDLE, PATTERNS, asks_no_more, composer
 from orchestrator.engines.gemini_setup import PARK_LIMIT_S, SETUP, config_dir, gemini_home
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
+from orchestrator.engines.usage_reading import GEMINI
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
 
 HOME = "home"
@@ -351,6 +352,7 @@ ROW = Engine(
     explain_log=explain_log,
     resumes=True,
     transcript=_transcript,
+    usage=GEMINI,
     models=True,
     call_limit_s=600.0,
     headless=Headless(run=_run, chats="chosen", record=_record, long_prompt="stdin"),

@@ -18,6 +18,7 @@ from orchestrator.engines.headless_chats import chat_id
 from orchestrator.engines.opencode_approvals import request
 from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
 from orchestrator.engines.opencode_setup import SETUP
+from orchestrator.engines.usage_reading import opencode_message
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 PERMISSION = "OPENCODE_PERMISSION"
@@ -193,8 +194,10 @@ ROW = Engine(
         "question.asked": "notice",
         "permission.asked": "permission",
         "permission.replied": "answered",
+        "message.counted": "usage",
     },
     request=request,
+    reported_usage=opencode_message,
     composer=composer,
     pasted=PASTED,
     quit="/exit",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from orchestrator.base.public_names import SERVER
+from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.core.prompts import render
 from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
 from orchestrator.engines.headless_chats import ANY, chat_id
@@ -92,6 +93,7 @@ SHELL = Engine(
     about="our worker: runs each task's shell command visibly in its pane",
     on_pane_closed="cancel",
     takes="command",
+    no_usage=NO_MODEL,
     limits=("Every user of the machine can read a task's command in `ps`, unless the task is private.",),
 )
 

@@ -100,6 +100,10 @@ class Paths:
     def engine_dir(self, agent_id: str) -> Path:
         return self.agent_dir(agent_id) / "engine"
 
+    def usage(self, agent_id: str) -> Path:
+        """The model requests of the agent, one line each; no log: nothing is decided from it."""
+        return self.agent_dir(agent_id) / "usage.jsonl"
+
     def launch(self, agent_id: str) -> Path:
         return self.engine_dir(agent_id) / "launch.json"
 

@@ -24,6 +24,7 @@ const HEED_MS = 5000
 const CONTENT = "OPENCODE_CONFIG_CONTENT"
 const THEN_TYPE = "; when that is fixed, type any word and Enter in its pane" // as in definition.py
 const LIMITS = /rate.?limit|too many requests|quota|usage limit|overloaded|\b429\b/i
+const COUNTED = 200
 const OURS = ["orchestrator_wait_for_command", "orchestrator_emit_event"]
 const HOME = path.dirname(fileURLToPath(import.meta.url))
 const RULES = path.join(HOME, "rules.md")
@@ -129,6 +130,7 @@ class Link {
     this.settling = undefined
     this.spoke = {} // agent and model of the last user message, which a wake keeps
     this.children = new Set() // sessions of subagents
+    this.counted = new Map() // id -> figures of the last model requests, told again to a daemon that has just come up
     this.queries = [] // tools of ours that only read: an agent of some roles has them, and its subagents too
     this.connect()
   }
@@ -156,6 +158,7 @@ class Link {
         this.tell("start", { source: this.boot > 1 ? "reconnect" : "startup" })
         if (this.turn) this.tell(this.turn)
         for (const asked of this.questions.values()) this.tell(...asked)
+        for (const figures of this.counted.values()) this.tell("message.counted", figures)
       } catch {
         socket.destroy()
       }
@@ -232,7 +235,8 @@ class Link {
       const [first] = this.questions.keys()
       const request = said.requestID ?? said.permissionID ?? first
       if (this.questions.delete(request)) this.tell("permission.replied", { request })
-    } else if (!id || this.children.has(id)) return
+    } else if (type === "message.updated" && said.info?.role === "assistant") this.count(said.info)
+    else if (!id || this.children.has(id)) return
     else if (type === "session.status") this.status(id, said.status ?? {})
     else if (type === "session.error") this.failed(said.error ?? {})
     else if (type === "message.updated" && said.info?.role === "user") {
@@ -268,6 +272,19 @@ class Link {
       const kind = LIMITS.test(message) ? "rate_limit" : "api_error"
       this.tell("session.retry", { kind, message: cut(`${message} (attempt ${attempt})`), until })
     }
+  }
+
+  // opencode updates a message many times; its tokens are there once the model has answered.
+  count({ id, modelID, cost, tokens, time }) {
+    if (!id || !(tokens?.input || tokens?.output || tokens?.cache?.read)) return
+    const { input, output, reasoning, cache } = tokens
+    const at = new Date(time?.created ?? Date.now()).toISOString()
+    const counted = { input, output, reasoning, cache: { read: cache?.read, write: cache?.write } }
+    const figures = { id, model: modelID, cost, at, tokens: counted }
+    if (JSON.stringify(this.counted.get(id)) === JSON.stringify(figures)) return
+    this.counted.set(id, figures)
+    if (this.counted.size > COUNTED) this.counted.delete(this.counted.keys().next().value)
+    this.tell("message.counted", figures)
   }
 
   settled() {

@@ -15,6 +15,7 @@ from orchestrator.core import state
 from orchestrator.core.attention import in_order, totals
 from orchestrator.core.inbox_items import InboxItem
 from orchestrator.core.inbox_items import in_order as items_in_order
+from orchestrator.core.model_usage import usage_total
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.snapshot_rows import RowFacts, snapshot_row
 from orchestrator.team.roster import offline_view
@@ -225,18 +226,3 @@ class SnapshotFeed:
             "live": True,
             "totals": {**totals(self._contents()), "usage": usage_total(row["usage"] for row in self._contents())},
         }
-
-
-def usage_total(usages: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
-    """The sum of what agents used; ``cost_usd`` is None if no cost is known, ``cost_unknown`` counts the others."""
-    total: dict[str, Any] = {"input": 0, "cached": 0, "output": 0, "requests": 0, "cost_usd": None, "cost_unknown": 0}
-    for usage in usages:
-        if usage is None:
-            continue
-        for name in ("input", "cached", "output", "requests"):
-            total[name] += usage[name]
-        if usage["cost_usd"] is not None:
-            total["cost_usd"] = round((total["cost_usd"] or 0.0) + usage["cost_usd"], 6)
-        elif usage["requests"]:
-            total["cost_unknown"] += 1
-    return total

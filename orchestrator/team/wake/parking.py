@@ -125,7 +125,8 @@ class PermissionRequests(Protocol):
 class Parking:
     """The parked agents of one roster.
 
-    ``rested`` is called with an agent whose turn has ended or may have ended, and that no hook holds.
+    ``rested`` is called with an agent whose turn has ended or may have ended, and that no hook holds; ``on_usage``
+    with what a plugin reports of a model request.
     """
 
     def __init__(self, roster: Roster, rested: Callable[[AgentEntry], None] = lambda _entry: None) -> None:
@@ -136,6 +137,7 @@ class Parking:
         self._tasks = BackgroundTasks()
         self._closed = False
         self.asks: PermissionRequests | None = None
+        self.on_usage: Callable[[AgentEntry, Mapping[str, Any]], None] = lambda _entry, _data: None
 
     async def close(self) -> None:
         """Stop answering: the hooks reconnect to the next daemon."""
@@ -156,6 +158,9 @@ class Parking:
         kind = row.hook_events.get(hook_event.event, "")
         if self._stranger(life, channel):
             channel.none()
+            return
+        if kind == "usage":
+            self.on_usage(entry, hook_event.data)  # it says nothing of the turn
             return
         entry.hook_epoch = entry.state.epoch
         entry.last_word = self._clock.monotonic()

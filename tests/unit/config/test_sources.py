@@ -103,6 +103,8 @@ def test_an_unknown_flag_is_refused_with_the_nearest_name(root: Path, home: Path
         'stop_grace_s = "5s"', "min_pane_width = 30.5", "min_pane_width = true", "border = 1", 'border = "yes"',
         'durability = "none"', "ready_wait_ms = 110001", "ready_wait_ms = -1", "master_share = nan", "engine = 3",
         'engine = "no-such-engine"', 'tmux_socket = "/tmp/sock"', "idle_exit_s = inf", "log_level = []", 'log_format = "xml"',
+        "budget_usd = -1", "prices = {m = {input = -1}}", "prices = {m = {output = inf}}", "prices = {m = {cached = nan}}",
+        'prices = {m = {input = "1"}}', "prices = {m = {reasoning = 1}}", "prices = {m = 1}",
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_refused_with_file_and_key(root: Path, home: Path, line: str) -> None:

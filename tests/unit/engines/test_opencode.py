@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.base import package_data
 from orchestrator.base.errors import BadRequest
+from orchestrator.core.model_usage import ModelRequest
 from orchestrator.core.screens import Screen
 from orchestrator.engines import opencode
 from orchestrator.engines.definition import THEN_TYPE, HeadlessRun
@@ -140,7 +141,7 @@ def test_the_shipped_plugin_imports_nothing_but_nodes_own_modules_and_knows_the_
     assert all(name.startswith("node:") for name in re.findall(r'from "(.*)"', text))
     assert "console." not in text
     assert THEN_TYPE in text
-    named = set(re.findall(r'"((?:session|permission|question)\.[a-z]+)"', text))
+    named = set(re.findall(r'"((?:session|permission|question|message)\.[a-z]+)"', text))
     assert set(opencode.ROW.hook_events) - {"start"} <= named
     assert all(f'"{name}"' in text for name in (*TOOLS, opencode.CONTENT, opencode.RULES, opencode.THEIRS))
 
@@ -204,6 +205,45 @@ def test_the_plugin_tells_every_question_whole_and_answers_as_it_is_told(tmp_pat
         ["/question/{requestID}/reply", "q1", {"answers": [["A"]]}],
         ["/question/{requestID}/reject", "q1", {}],
     ]
+
+
+COUNTED = """
+const { Orchestrator } = await import(process.argv[1])
+const plugin = await Orchestrator({ client: {} })
+const heard = []
+globalThis[Symbol.for("orchestrator.link")].tell = (event, data = {}) => heard.push([event, data])
+const happens = (type, properties) => plugin.event({ event: { type, properties } })
+const none = { input: 0, output: 0, reasoning: 0, cache: { read: 0, write: 0 } }
+const some = { ...none, input: 7, output: 5, cache: { read: 2, write: 1 } }
+const info = { id: "m1", role: "assistant", sessionID: "s", modelID: "m", cost: 0, time: { created: 0 } }
+happens("message.updated", { info: { ...info, tokens: none } })
+happens("message.updated", { info: { ...info, tokens: some, cost: 0.5 } })
+happens("message.updated", { info: { ...info, tokens: some, cost: 0.5 } })
+happens("message.updated", { info: { ...info, id: "u1", role: "user" } })
+happens("session.created", { info: { id: "child", parentID: "s" } })
+happens("message.updated", { info: { ...info, id: "m2", sessionID: "child", tokens: some } })
+happens("message.updated", { info: { ...info, id: "m3", tokens: { input: "x" }, time: { created: "?" } } })
+console.log(JSON.stringify(heard))
+process.exit(0)
+"""
+
+
+def heard_of(script, tmp_path):
+    """What our plugin tells the daemon in that script."""
+    plugin = tmp_path / "opencode.mjs"
+    plugin.write_text(package_data.plugin(opencode.PLUGIN))
+    env = {"PATH": os.environ["PATH"], "ORCHESTRATOR_AGENT_ID": "a", "ORCHESTRATOR_PROJECT": str(tmp_path)}
+    argv = ["node", "--input-type=module", "-e", script, str(plugin)]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_the_plugin_reports_each_model_request_once_also_those_of_subagents(tmp_path: Path):
+    heard = heard_of(COUNTED, tmp_path)
+    assert [(event, data["id"]) for event, data in heard] == [("message.counted", "m1"), ("message.counted", "m2")]
+    request = opencode.ROW.reported_usage(heard[0][1])
+    assert request == ModelRequest("m1", "m", 7, 2, 1, 5, 0.5, "1970-01-01T00:00:00.000Z")
 
 
 def test_a_missing_plugin_is_said(monkeypatch, tmp_path: Path):
