@@ -20,11 +20,11 @@ from orchestrator.team.panes.pane_views import PaneViews
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.people.answer_authority import AnswerAuthority
 from orchestrator.team.people.approval_rules import ApprovalRules
+from orchestrator.team.people.agent_figures import AgentFigures
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.people_requests import PeopleRequests
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
-from orchestrator.team.people.snapshot_rows import RowFacts
 from orchestrator.team.recovery.garbage_collection import GarbageCollection
 from orchestrator.team.recovery.repair import TeamRepair
 from orchestrator.team.recovery.team_adoption import TeamAdoption
@@ -69,7 +69,11 @@ class TeamWiring:
         self.approvals = Approvals(roster, DialogAnswers(self.panes), rules)
         self._authority = AnswerAuthority(roster, launches)
         self.parking.asks = self.approvals
-        self.feed = SnapshotFeed(roster, self.approvals, RowFacts(), boot)
+        self._figures = AgentFigures(roster, self.panes)
+        self.parking.on_usage = self._figures.usage.reported
+        self.approvals.further_items = self._figures.items
+        self.feed = SnapshotFeed(roster, self.approvals, self._figures.facts(), boot)
+        self.feed.watched = self._figures.watched
         self.approvals.changed = self.feed.touch
         self.supervisor.screen_watch.on_dialog = self.feed.touch
         self.approvals.answered = self.supervisor.screen_watch.answered
@@ -92,11 +96,13 @@ class TeamWiring:
         self._roster.listeners.append(self._paste_wake.seen)
         for entry in self._roster.agents.values():
             self._paste_wake.seen(entry)
+        self._figures.begin(self.feed.touch)
         self._masters.begin()
 
     async def release(self) -> None:
         """Let go of what hooks hold, before any connection ends: they shall come back to the next daemon."""
         await self.approvals.close()
+        await self._figures.close()
         await self.parking.close()
         await self._paste_wake.close()
         await self.held_masters.close()

@@ -171,3 +171,22 @@ def test_copy_mode_and_death_are_told_and_hide_nothing(window: PrivateServer, sh
     window.run("copy-mode", "-t", scrolled)
     assert seen(window, scrolled, "a1", "question").in_mode
     assert until(lambda: (found := seen(window, ended, "a2", "last words")).dead and found)
+
+
+def test_the_texts_of_two_hundred_panes_take_one_invocation_and_only_tagged_panes_count(
+    window: PrivateServer, show: Callable[..., str], invocations: list[list[str]]
+) -> None:
+    own, foreign, users, gone = (
+        show("first\r\n\x1b[31m漢字 last\x1b[0m", agent="a1"), show("2", agent="other"), show("3"), show("4", agent="a4"),
+    )  # fmt: skip
+    seen(window, own, "a1", "last")
+    window.run("kill-pane", "-t", gone)
+    ids = [f"%{99_000 + n}" for n in range(screen_capture._TEXTS - 4)]  # gone as well, with long ids
+    wanted = {gone: "a4", foreign: "a2", users: "a3", own: "a1", **{pane: f"b{pane}" for pane in ids}}
+    invocations.clear()
+    texts = screen_capture.texts(window.socket, {pane: PaneTag(agent, RUN) for pane, agent in wanted.items()})
+    assert len(invocations) == 1
+    assert sum(len(word) + 1 for word in invocations[0]) < 16_000
+    assert list(texts) == [own]
+    assert [line for line in texts[own] if line] == ["first", "漢字 last"]
+    assert screen_capture.texts(window.socket, {}) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from orchestrator.base.errors import Conflict
@@ -9,6 +10,8 @@ from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.roster import Roster
 
 MOST_LINES = 10_000
+FRESH_S = 1.0
+"""Seconds for which a look at a screen is reused: several faces may show the same agent."""
 
 
 class PaneViews:
@@ -17,9 +20,23 @@ class PaneViews:
     def __init__(self, roster: Roster, team_panes: TeamPanes) -> None:
         self._roster = roster
         self._team_panes = team_panes
+        self._looks: dict[str, tuple[float, asyncio.Task[dict[str, Any]]]] = {}  # when, the look
 
     async def peek(self, *, agent_id: str, lines: int = 0) -> dict[str, Any]:
-        """The screen as text: ``{agent_id, tmux_pane_id, lines}``; with ``lines`` that many, the history included."""
+        """The screen as text: ``{agent_id, tmux_pane_id, lines}``; with ``lines`` that many, the history included.
+
+        tmux is asked for the screen of an agent at most once in ``FRESH_S``.
+        """
+        if lines > 0:
+            return await self._peek(agent_id, lines)
+        at = self._roster.clock.monotonic()
+        last = self._looks.get(agent_id)
+        if last is None or at - last[0] >= FRESH_S:
+            self._looks = {name: look for name, look in self._looks.items() if at - look[0] < FRESH_S}
+            last = self._looks[agent_id] = at, asyncio.get_running_loop().create_task(self._peek(agent_id, 0))
+        return await asyncio.shield(last[1])
+
+    async def _peek(self, agent_id: str, lines: int) -> dict[str, Any]:
         entry = self._roster.entry(agent_id)
         run = self._roster.runs.get(entry.run_id)
         if lines > 0 and run is not None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import structlog
 
@@ -28,6 +28,8 @@ from orchestrator.tmux.splits import PaneRequest
 from orchestrator.tmux.window_layout import STRIP, LayoutLimits, PaneSize
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 LOOKED_BACK = 60  # rows, including blank rows
 
@@ -208,11 +210,23 @@ class TeamPanes(RunWindows):
 
     async def look(self, run: TeamRun, entries: Sequence[AgentEntry]) -> dict[str, Screen]:
         """The screens of these agents of one run by agent id, in one look; agents without a pane are absent."""
+        return await self._shown(screen_capture.look, run, entries)
+
+    async def texts(self, run: TeamRun, entries: Sequence[AgentEntry]) -> dict[str, list[str]]:
+        """The lines on the screens of these agents of one run, as `look`; cheaper, for hundreds of agents."""
+        return await self._shown(screen_capture.texts, run, entries)
+
+    async def _shown(
+        self,
+        seen: Callable[[TmuxSocket, Mapping[str, screen_capture.PaneTag]], dict[str, T]],
+        run: TeamRun,
+        entries: Sequence[AgentEntry],
+    ) -> dict[str, T]:
         wanted = {
             entry.pane_id: screen_capture.PaneTag(entry.agent_id, run.run_id) for entry in entries if entry.pane_id
         }
         try:
-            screens = await asyncio.to_thread(screen_capture.look, self.socket_of(run), wanted)
+            screens = await asyncio.to_thread(seen, self.socket_of(run), wanted)
         except OrchestratorError as error:
             log.debug("screens not seen", run=run.run_id, **error.as_dict())
             return {}

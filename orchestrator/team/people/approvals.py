@@ -7,7 +7,7 @@ CLI gets it, so that a hook that comes back after a daemon's death is answered f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -129,6 +129,7 @@ class Approvals:
 
     ``faces``: how many faces are open that can answer. ``changed`` is called with an agent whose items changed;
     ``answered`` with one whose question has just been answered: its screen may still show it for a moment.
+    ``further_items`` gives the items of an agent that no record of it shows.
     """
 
     def __init__(self, roster: Roster, dialogs: DialogAnswers, rules: Rules | None = None) -> None:
@@ -137,6 +138,7 @@ class Approvals:
         self.rules: Rules = rules or NoRules()
         self.changed: Callable[[AgentEntry], None] = lambda _entry: None
         self.answered: Callable[[AgentEntry], None] = lambda _entry: None
+        self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
         self._pending: dict[str, dict[str, _Pending]] = {}  # agent -> key of the request
         self._past: dict[str, str] = {}  # id of an item -> why it is over
         self._pressing: set[str] = set()  # items whose dialog is being answered
@@ -338,13 +340,14 @@ class Approvals:
     # -- answers ------------------------------------------------------------------------------------------------
 
     def items(self, entry: AgentEntry) -> list[InboxItem]:
-        """The agent's items: its requests, and what its records show."""
+        """The agent's items: its requests, what its records show, and what else is known."""
         requests = [
             pending.item for pending in self._pending.get(entry.agent_id, {}).values() if not pending.answering
         ]
         recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
         shown = (self._dialogs.item(entry, item) if item.by == "screen" else item for item in recorded)
-        return [*requests, *(item for item in shown if item.item_id not in entry.state.answers)]
+        known = (*requests, *shown, *self.further_items(entry))
+        return [item for item in known if item.item_id not in entry.state.answers]
 
     async def answer(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
         """Answer an item; ``{ok, item, decision, agent_id, rule}``.

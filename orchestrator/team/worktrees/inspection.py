@@ -196,11 +196,12 @@ def listed(root: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def merge_check(root: Path, agent_id: str, into: str = "") -> dict[str, Any]:
+def merge_check(root: Path, agent_id: str, into: str = "", *, seconds: float = git.WRITE_S) -> dict[str, Any]:
     """Whether the agent's commits would merge into the main tree's HEAD, or ``into``, without conflict.
 
     ``{branch, into, clean, conflicts, dirty, operation}``; the files in ``conflicts`` are unordered.
-    Changes only git's object store. ``dirty``: there are uncommitted changes, which are not checked.
+    Changes only git's object store, within ``seconds``. ``dirty``: there are uncommitted changes, which are not
+    checked.
     """
     place = known(root, agent_id)
     version = git.ask(root, "version").line
@@ -214,7 +215,7 @@ def merge_check(root: Path, agent_id: str, into: str = "") -> dict[str, Any]:
     if target.code:
         raise BadRequest("bad_argument", f"{place.tree} has no branch or commit {into!r}", "git branch shows them")
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", target.line, mine)
-    answer = git.run(place.tree, *words, seconds=git.WRITE_S)
+    answer = git.run(place.tree, *words, seconds=seconds)
     if answer.code not in (0, 1):
         raise git.refused("merge-tree", answer)
     return {

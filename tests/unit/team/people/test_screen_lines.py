@@ -1,0 +1,154 @@
+"""The last line of each screen: asked of tmux while somebody looks, once per run and round."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base.errors import Environment
+from orchestrator.team.panes.pane_views import FRESH_S, PaneViews
+from orchestrator.team.people.screen_lines import EVERY_S, ScreenLines
+from tests.support.team import Team, settle
+
+pytestmark = pytest.mark.anyio
+
+
+class Panes:
+    """Screens as a test says; every question that would be one of tmux is kept."""
+
+    def __init__(self) -> None:
+        self.screens: dict[str, list[str]] = {}
+        self.asked: list[list[str]] = []
+        self.error: Exception | None = None
+
+    async def texts(self, _run, entries):
+        self.asked.append([entry.agent_id for entry in entries])
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+        return {entry.agent_id: self.screens[entry.agent_id] for entry in entries if entry.agent_id in self.screens}
+
+
+class Lines:
+    def __init__(self, root: Path) -> None:
+        self.team, self.panes = Team(root).load(), Panes()
+        self.lines = ScreenLines(self.team.roster, self.panes)
+        self.changed: list[str] = []
+        self.lines.changed = lambda entry: self.changed.append(entry.agent_id)
+
+    async def agent(self, name, *shown):
+        entry = await self.team.agent(name)
+        entry.pane_id = f"%{name}"
+        self.panes.screens[name] = list(shown)
+        return entry
+
+
+@pytest.fixture
+def lot(tmp_path):
+    made = Lines(tmp_path)
+    yield made
+    made.team.close()
+
+
+async def test_while_nobody_looks_nothing_is_asked(lot):
+    entry = await lot.agent("a1", "hello")
+    await lot.team.clock.advance(10 * EVERY_S)
+    assert lot.panes.asked == [] and lot.lines.line_of(entry) == ""
+    lot.lines.watched(True)
+    await settle()
+    assert lot.lines.line_of(entry) == "hello"
+    lot.lines.watched(False)
+    await lot.team.clock.advance(10 * EVERY_S)
+    assert len(lot.panes.asked) == 1
+    assert lot.lines.line_of(entry) == "hello"
+
+
+async def test_all_agents_of_a_run_are_asked_for_at_once_and_no_sooner_than_said(lot):
+    for number in range(5):
+        await lot.agent(f"a{number}", "x")
+    lot.lines.watched(True)
+    lot.lines.watched(True)
+    await lot.team.clock.advance(EVERY_S - 0.01)
+    assert lot.panes.asked == [["a0", "a1", "a2", "a3", "a4"]]
+    await lot.team.clock.advance(EVERY_S)
+    assert len(lot.panes.asked) == 2
+    assert sorted(lot.changed) == ["a0", "a1", "a2", "a3", "a4"]  # once: nothing has changed since
+
+
+async def test_a_line_is_the_last_with_text_printable_and_masked(lot):
+    secret = "sk-ant-0123456789abcdefghij"
+    entry = await lot.agent("a1", "first", f"key {secret} \u202e\x1b]0;x\x07 done", "────────", "  ", "")
+    lot.lines.watched(True)
+    await settle()
+    line = lot.lines.line_of(entry)
+    assert line.startswith("key ") and line.isprintable() and secret not in line
+    lot.panes.screens["a1"] = ["", "─"]
+    await lot.team.clock.advance(EVERY_S)
+    assert lot.lines.line_of(entry) == ""
+
+
+async def test_a_parked_agent_is_looked_at_once(lot):
+    entry = await lot.agent("a1", "parked")
+    entry.turn = "parked"
+    lot.lines.watched(True)
+    await lot.team.clock.advance(3 * EVERY_S)
+    assert len(lot.panes.asked) == 1
+    entry.turn, entry.calls = "working", entry.calls + 1
+    await lot.team.clock.advance(EVERY_S)
+    entry.turn = "parked"
+    lot.panes.screens["a1"] = ["parked again"]
+    await lot.team.clock.advance(3 * EVERY_S)
+    assert len(lot.panes.asked) == 3
+    assert lot.lines.line_of(entry) == "parked again"
+
+
+async def test_an_agent_without_a_pane_has_no_line_and_one_that_gc_removed_is_forgotten(lot):
+    entry = await lot.agent("a1", "x")
+    lot.lines.watched(True)
+    await settle()
+    entry.pane_id = None
+    assert lot.lines.line_of(entry) == ""
+    lot.team.roster.agents.pop("a1")
+    await lot.team.clock.advance(EVERY_S)
+    assert lot.lines._lines == {} and len(lot.panes.asked) == 1
+
+
+async def test_a_look_that_fails_is_followed_by_the_next(lot):
+    entry = await lot.agent("a1", "x")
+    lot.panes.error = RuntimeError("a bug")
+    lot.lines.watched(True)
+    await settle()
+    lot.panes.error = None
+    await lot.team.clock.advance(EVERY_S)
+    assert lot.lines.line_of(entry) == "x"
+    await lot.lines.close()
+    await lot.team.clock.advance(EVERY_S)
+    assert len(lot.panes.asked) == 2
+
+
+class Looks(Panes):
+    """Counts the looks at one agent."""
+
+    async def look_at_agent(self, entry):
+        self.asked.append([entry.agent_id])
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+
+    async def tagged(self, run):
+        return {"a1": type("Pane", (), {"pane_id": "%1"})}
+
+
+async def test_many_faces_that_show_one_agent_ask_for_its_screen_once_a_second(tmp_path):
+    team, panes = Team(tmp_path).load(), Looks()
+    await team.agent("a1")
+    views = PaneViews(team.roster, panes)
+    answers = await asyncio.gather(*(views.peek(agent_id="a1") for _ in range(20)))
+    assert len(panes.asked) == 1 and len({answer["tmux_pane_id"] for answer in answers}) == 1
+    await team.clock.advance(FRESH_S)
+    panes.error = Environment("no_tmux", "gone")
+    for _ in range(2):
+        with pytest.raises(Environment):
+            await views.peek(agent_id="a1")
+    assert len(panes.asked) == 2
+    team.close()
