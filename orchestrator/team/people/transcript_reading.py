@@ -19,7 +19,7 @@ from orchestrator.engines.usage_reading import UNNAMED, TranscriptUsage
 CHUNK = 1 << 20
 LINE_MAX = 16 << 20
 """A longer line is passed over."""
-READ_MAX = 32 << 20
+READ_MAX = 8 << 20
 """Bytes of one reading; the next one goes on there."""
 
 

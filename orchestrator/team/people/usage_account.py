@@ -26,6 +26,7 @@ log = structlog.get_logger()
 REPLACEABLE = 256
 """How many of the last requests may still be replaced: a CLI may write it several times in a row."""
 UNWRITTEN_MAX = 10_000
+"""How many lines that could not be written are kept for the next try."""
 LINE_MAX = 4096
 
 
@@ -61,9 +62,10 @@ class UsageAccount:
         self.load()
         newest = {request.request_id: request for request in requests}
         lines = [_line(request, facts(request)) for request in newest.values() if self._count(request)]
-        self._unwritten = (self._unwritten + lines)[-UNWRITTEN_MAX:]
+        self._unwritten += lines
         if self._unwritten:
             self._write()
+            del self._unwritten[:-UNWRITTEN_MAX]
         if lines:
             self.is_new = False
             self.sums = copy.deepcopy(self._counted)

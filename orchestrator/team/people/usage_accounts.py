@@ -33,6 +33,8 @@ from orchestrator.team.roster.transcripts import transcript_of
 log = structlog.get_logger()
 
 EVERY_S = 5.0
+SETTLE_S = 2.0
+"""Seconds after which is read again: Claude Code writes the last answer of a turn after it has run its hook."""
 SEEK_S = 30.0
 """Seconds between two searches for transcripts of an agent to which nothing happened."""
 READERS = 2
@@ -77,6 +79,7 @@ class _AgentUsage:
     seek: bool = False
     sought_at: float | None = None
     reading: asyncio.Task[None] | None = None
+    settling: Timer | None = None
 
 
 class UsageAccounts:
@@ -97,8 +100,9 @@ class UsageAccounts:
     async def close(self) -> None:
         """Stop reading; a thread that reads ends with its file."""
         self._closed = True
-        if self._due is not None:
-            self._due.cancel()
+        for timer in (self._due, *(ours.settling for ours in self._agents.values())):
+            if timer is not None:
+                timer.cancel()
         await call_off(self._tasks)
 
     def watched(self, is_open: bool) -> None:
@@ -114,6 +118,8 @@ class UsageAccounts:
 
     def seen(self, entry: AgentEntry) -> None:
         """Something may have happened to the agent; its figures are read if a turn or task began or ended."""
+        if entry.engine is None or not reports(entry.engine):
+            return
         agent, ours = entry.state, self._of(entry)
         ended = agent.last_end.seq if agent.last_end is not None else 0
         lease = (agent.lease.task_id, agent.lease.lent) if agent.lease is not None else None
@@ -124,6 +130,7 @@ class UsageAccounts:
         has_just_ended, ours.mark = bool(ours.mark), mark
         if entry.live or has_just_ended:
             self._want(entry, seek=True)
+            self._settle(entry, ours)
         self._arm()
 
     def reported(self, entry: AgentEntry, message: Mapping[str, Any]) -> None:
@@ -133,6 +140,14 @@ class UsageAccounts:
         if request is not None:
             self._of(entry).reported.append(request)
             self._want(entry)
+
+    def _settle(self, entry: AgentEntry, ours: _AgentUsage) -> None:
+        def again() -> None:
+            ours.settling = None
+            self._want(entry)
+
+        if ours.settling is None and not self._closed:
+            ours.settling = self._roster.clock.timer(SETTLE_S, again)
 
     def _note_tasks(self, entry: AgentEntry, ours: _AgentUsage) -> None:
         lease, ended = entry.state.lease, entry.state.last_end
@@ -190,7 +205,7 @@ class UsageAccounts:
                 self._check_budget(entry.run_id)
             if changed or reading.seek:
                 self.changed(entry)
-        if not entry.live:
+        if not entry.live and ours.settling is None:
             ours.account.rest()
             ours.transcripts.clear()
 

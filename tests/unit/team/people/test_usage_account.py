@@ -134,6 +134,21 @@ def test_what_a_full_disk_has_refused_is_written_with_the_next_request(path, mon
     assert counted(again(path)) == (3, 3, 0)
 
 
+def test_any_number_of_requests_is_written_at_once_and_only_so_many_are_kept_for_a_full_disk(path, monkeypatch):
+    monkeypatch.setattr(usage_account, "UNWRITTEN_MAX", 5)
+    account = UsageAccount(path)
+    account.add([request(number) for number in range(20)], facts)
+    assert counted(again(path)) == (20, 20, 0)
+    path.rename(path.with_name("kept"))
+    path.mkdir()
+    account.add([request(number) for number in range(20, 40)], facts)
+    path.rmdir()
+    path.with_name("kept").rename(path)
+    account.add([request(40)], facts)
+    assert counted(account) == (41, 41, 0)
+    assert counted(again(path)) == (26, 26, 0)
+
+
 def test_an_agent_whose_directory_is_gone_gets_none(path):
     path.parent.rmdir()
     assert UsageAccount(path).add([request(1)], facts) is True

@@ -11,7 +11,7 @@ from orchestrator.core import decisions
 from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.team.people import usage_accounts
 from orchestrator.team.people.usage_account import task_usage
-from orchestrator.team.people.usage_accounts import EVERY_S, NOT_FOUND, UsageAccounts, recorded_usage
+from orchestrator.team.people.usage_accounts import EVERY_S, NOT_FOUND, SETTLE_S, UsageAccounts, recorded_usage
 from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
@@ -127,11 +127,14 @@ async def test_a_transcript_is_read_when_something_happened_and_not_again_before
     assert await lot.happens(entry) == (1, 10)
     lot.say(2)
     assert await lot.happens(entry) == (1, 10)  # nothing happened
+    await lot.passes(SETTLE_S)
+    assert lot.usage.usage_of(entry)["requests"] == 2  # what a CLI writes a moment later
+    lot.say(3)
     await lot.passes(60)
-    assert lot.usage.usage_of(entry)["requests"] == 1  # nobody looks
+    assert lot.usage.usage_of(entry)["requests"] == 2  # nobody looks
     entry.turn = "ended"
-    assert await lot.happens(entry) == (2, 20)
-    assert lot.changed.count("a1") == 2
+    assert await lot.happens(entry) == (3, 30)
+    assert set(lot.changed) == {"a1"}
     assert lot.usage.usage_of(entry)["models"] == ["claude-x"]
 
 
@@ -139,6 +142,7 @@ async def test_while_somebody_looks_or_a_budget_is_set_it_is_read_again_and_agai
     lot = begin()
     entry = await lot.agent()
     await lot.happens(entry)
+    await lot.passes(SETTLE_S)
     lot.usage.watched(True)
     await lot.idle()
     lot.say(1)
@@ -303,6 +307,8 @@ async def test_an_agent_that_ended_keeps_its_sums_and_not_its_ids(begin):
     lot.say(2)
     entry.state.life = "deleted"
     assert await lot.happens(entry) == (2, 20)
+    lot.say(3)
+    await lot.passes(SETTLE_S)
     account = lot.usage._agents["a1"].account
     assert not account.is_loaded and not account._known
     follower = UsageAccounts(lot.team.roster)
@@ -310,7 +316,7 @@ async def test_an_agent_that_ended_keeps_its_sums_and_not_its_ids(begin):
     assert not list(follower._tasks)  # an agent that ended before this daemon is read when somebody asks
     assert follower.usage_of(entry) is None
     await asyncio.wait(list(follower._tasks))
-    assert follower.usage_of(entry)["requests"] == 2
+    assert follower.usage_of(entry)["requests"] == 3
 
 
 async def test_a_bug_while_reading_stops_neither_the_daemon_nor_the_next_reading(begin, monkeypatch):
