@@ -18,9 +18,9 @@ from orchestrator.team.life import agent_commands, agent_worktrees
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.panes.pane_views import PaneViews
 from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.people.agent_figures import AgentFigures
 from orchestrator.team.people.answer_authority import AnswerAuthority
 from orchestrator.team.people.approval_rules import ApprovalRules
-from orchestrator.team.people.agent_figures import AgentFigures
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.people_requests import PeopleRequests
