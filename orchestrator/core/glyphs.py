@@ -13,13 +13,16 @@ class Glyph(NamedTuple):
     color: str
 
 
+NEEDS_HUMAN = Glyph("◐", "!", "yellow")
+"""Of an agent that stands still until somebody acts."""
+
 STATUS = {
     "starting": Glyph("◔", "~", "cyan"),
     "idle": Glyph("○", "o", "green"),
     "parked": Glyph("◌", "o", "green"),
     "busy": Glyph("●", "*", "blue"),
-    "blocked": Glyph("!", "!", "yellow"),
-    "stalled": Glyph("!", "!", "yellow"),
+    "blocked": NEEDS_HUMAN,
+    "stalled": NEEDS_HUMAN,
     "exited": Glyph("✕", "x", "red"),
     "stopping": Glyph("◒", "~", "cyan"),
     "failed": Glyph("✕", "x", "red"),

@@ -23,6 +23,7 @@ from orchestrator.team.people.answer_authority import AnswerAuthority
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.notifications import Notifications
 from orchestrator.team.people.people_requests import PeopleRequests
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
 from orchestrator.team.recovery.garbage_collection import GarbageCollection
@@ -81,6 +82,8 @@ class TeamWiring:
         self.supervisor.screen_watch.waits_with_dialog = self.approvals.waits_with_dialog
         self.supervisor.screen_watch.on_dialog_gone = self.approvals.dialog_gone
         self._people = PeopleRequests(self.feed, self.approvals, self._authority, rules)
+        self._notifications = Notifications(roster, self.approvals.items)
+        self._people = PeopleRequests(self.feed, self.approvals)
         self._agent_tools = agent_tools.build(roster)
         self._master_tools = team_tools.build(self.supervisor, self._masters)
 
@@ -98,6 +101,9 @@ class TeamWiring:
             self._paste_wake.seen(entry)
         self._figures.begin(self.feed.touch)
         self._masters.begin()
+        self._roster.listeners.append(self._notifications.seen)
+        self.feed.listeners.append(self._notifications.seen)
+        self._notifications.begin()
 
     async def release(self) -> None:
         """Let go of what hooks hold, before any connection ends: they shall come back to the next daemon."""
@@ -111,6 +117,7 @@ class TeamWiring:
     async def close(self) -> None:
         """Stop supervising; the agents live on."""
         await self.supervisor.close()
+        await self._notifications.close()
 
     def offer(self, client: Client) -> Offer:
         """The toolset, if the connection has it; prompts and resources in any case."""

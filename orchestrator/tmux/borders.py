@@ -10,7 +10,7 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from orchestrator.base.errors import Environment
 from orchestrator.tmux import member_tags, panes
@@ -33,6 +33,14 @@ OURS = f"#{{||:{panes.TAGGED},{member_tags.TAGGED}}}"
 _FORMAT = f"#{{?{OURS},#{{{LINE}}},#{{T:{BEFORE}}}}}"
 
 Saved = dict[str, str | None]
+
+
+class BorderLine(NamedTuple):
+    """The text of a border line, and the name of its colour; "": that of the user's borders."""
+
+    text: str
+    color: str = ""
+
 
 # What a window had is read and then stored: two callers at once would take each other's for the user's.
 _changing: defaultdict[TmuxSocket, threading.Lock] = defaultdict(threading.Lock)
@@ -115,14 +123,15 @@ def _option(window: Window, flags: str, name: str) -> str:
     return "\n".join(window.cmd("show-options", flags, name).stdout)
 
 
-def set_line(socket: TmuxSocket, lines: Mapping[str, str]) -> None:
+def set_line(socket: TmuxSocket, lines: Mapping[str, BorderLine]) -> None:
     """Write the border line of many panes at once; panes that are gone or not ours are passed over."""
     batch: list[list[str]] = []
     size = 0
-    for pane_id, text in lines.items():
-        printable = "".join(char if char.isprintable() else " " for char in text)
-        # A border line is drawn as a style string, in which "#[" would start a colour.
-        setting = source(["set-option", "-p", "-t", pane_id, LINE, printable.replace("#", "##")])
+    for pane_id, line in lines.items():
+        printable = "".join(char if char.isprintable() else " " for char in line.text)
+        # A border line is drawn as a style string, in which "#[" starts a colour.
+        drawn = (f"#[fg={line.color},bold]" if line.color else "") + printable.replace("#", "##")
+        setting = source(["set-option", "-p", "-t", pane_id, LINE, drawn])
         command = ["if-shell", "-F", "-t", pane_id, OURS, setting]
         size += sum(len(word.encode()) + 1 for word in command)
         # tmux refuses invocations of 16 KiB and more.

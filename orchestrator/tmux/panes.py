@@ -2,7 +2,8 @@
 
 Rules of a good guest, which every function of ``tmux`` keeps: panes are named by id on an explicit socket, never by
 "the current client"; only panes with our tag are killed or respawned, and check and act are one invocation; focus and
-zoom stay as the user left them; options are set only on our own panes and, by ``borders``, on the window.
+zoom stay as the user left them; options are set only on our own panes, by ``borders`` on the window, and by
+``clients``, which has options of its own, on the sessions that show it.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Class = Literal["harmless", "acting", "own"]
 
 ``harmless`` counts from anywhere. ``acting`` can run, permit or redirect something: it counts from a file of the
 project only once the user has allowed exactly that content. ``own`` never counts from a project: it is the user's
-word about trust itself. Keys that a project's files get later and that must be acting: notification commands,
-``[fleet]``, tasks in team files, engine descriptions.
+word about trust itself, about who answers for the user, and how the user is notified. Keys that a project's files get
+later and that must be acting: ``[fleet]``, tasks in team files, engine descriptions.
 """
 CLASSES: tuple[Class, ...] = ("harmless", "acting", "own")
 

@@ -88,7 +88,7 @@ class Reader:
             lambda: next((row.get("reason") for row in self._status() if row["status"] == "blocked"), None)
         )
         assert shop.COMMIT in reason
-        holds(self.desk.run("orchestrator status"), "! blocked", "asks to use Bash: git")
+        holds(self.desk.run("orchestrator status"), "◐ blocked", "asks to use Bash: git")
 
     def _status(self) -> list[dict[str, object]]:
         done = self.desk.world.run("orchestrator", "agent", "list", "--json", cwd=self.shop)

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from orchestrator.tmux import borders, panes, splits, tmux_server
+from orchestrator.tmux.borders import BorderLine
 from orchestrator.tmux.panes import NewPane
 from orchestrator.tmux.window_layout import LayoutLimits
-from tests.support.tmux_server import PrivateServer, private_server
+from tests.support.tmux_server import PrivateServer, private_server, until
 
 __all__ = ["private_server"]
 
@@ -101,7 +102,8 @@ def test_our_panes_show_their_line_and_the_users_stay_blank(private_server: Priv
     master = private_server.split(user)
     borders.set_borders(private_server.socket, window_of(private_server, master))
     one, two = agents(private_server, master, 2)
-    borders.set_line(private_server.socket, {one: "a1 tester busy", two: "a2", user: "never", "%99": "gone"})
+    lines = {one: "a1 tester busy", two: "a2", user: "never", "%99": "gone"}
+    borders.set_line(private_server.socket, {pane: BorderLine(text) for pane, text in lines.items()})
     assert [drawn(private_server, pane) for pane in (one, two, user, master)] == ["a1 tester busy", "a2", "", ""]
     assert "never" not in private_server.run("show-options", "-p", "-t", user)
 
@@ -115,7 +117,7 @@ def test_a_users_own_line_stays_on_the_users_panes(private_server: PrivateServer
     assert master in plain
     borders.set_borders(private_server.socket, window)
     (pane,) = agents(private_server, master)
-    borders.set_line(private_server.socket, {pane: "ours"})
+    borders.set_line(private_server.socket, {pane: BorderLine("ours")})
     assert drawn(private_server, master) == plain
     assert drawn(private_server, pane) == "ours"
     assert private_server.show(window, "#{pane-border-status}") == "bottom"
@@ -126,13 +128,32 @@ def test_the_line_is_shown_as_it_is_whatever_it_says(private_server: PrivateServ
     master = private_server.start()
     borders.set_borders(private_server.socket, window_of(private_server, master))
     (pane,) = agents(private_server, master)
-    borders.set_line(private_server.socket, {pane: text})
+    borders.set_line(private_server.socket, {pane: BorderLine(text)})
     assert drawn(private_server, pane) == text.replace("#", "##")
+
+
+def test_a_colour_is_drawn_and_a_narrow_pane_keeps_the_beginning(private_server: PrivateServer) -> None:
+    master = private_server.start(width=65, height=20)
+    borders.set_borders(private_server.socket, window_of(private_server, master))
+    (pane,) = agents(private_server, master)
+    line = BorderLine(" ◐ c1 · blocked: #[fg=red] asks to use Bash: make", "yellow")
+    borders.set_line(private_server.socket, {pane: line})
+    outer = PrivateServer()
+    attach = ["tmux", *private_server.socket.flags(), "attach", "-t", "user"]
+    try:
+        outer.run("new-session", "-d", "-x", "65", "-y", "20", "--", "env", "-u", "TMUX", *attach)
+        until(lambda: "c1" in outer.run("capture-pane", "-p"))
+        drawn = next(row for row in outer.run("capture-pane", "-p", "-e").split("\n") if "c1" in row)
+    finally:
+        outer.end()
+    assert "◐ c1 · blocked: #[fg=red]" in drawn
+    assert "make" not in drawn
+    assert "33m" in drawn.partition("◐")[0], repr(drawn)
 
 
 def test_control_characters_of_a_line_become_blanks(private_server: PrivateServer) -> None:
     (pane,) = agents(private_server, private_server.start())
-    borders.set_line(private_server.socket, {pane: "a\nb\x1b[31m\tc"})
+    borders.set_line(private_server.socket, {pane: BorderLine("a\nb\x1b[31m\tc")})
     assert private_server.show(pane, "#{@orchestrator_line}") == "a b [31m c"
 
 
@@ -142,7 +163,7 @@ def test_thirty_long_lines_are_written_in_few_invocations(
     made = agents(private_server, private_server.start(), 30)
     real, calls = tmux_server.invoke, []
     monkeypatch.setattr(tmux_server, "invoke", lambda argv: (calls.append(argv), real(argv))[1])
-    borders.set_line(private_server.socket, dict.fromkeys(made, "ü#" * 300))
+    borders.set_line(private_server.socket, dict.fromkeys(made, BorderLine("ü#" * 300)))
     assert 1 < len(calls) < 10
     assert {private_server.show(pane, "#{@orchestrator_line}") for pane in made} == {"ü##" * 300}
 

@@ -78,6 +78,10 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "A clone with harmless settings works without a word.": (
         "tests/security/test_settings.py::test_an_ordinary_clone_works_at_once_and_silently",
     ),
+    "No project can have a program started to notify you, nor keep you from being notified.": (
+        "tests/security/test_settings.py::test_a_word_about_trust_never_counts_from_a_project_also_if_its_file_was_allowed",
+        "tests/unit/team/people/test_notifications.py::test_the_users_command_gets_json_and_no_key_of_ours",
+    ),
     "Every setting, role key and team-file key has a class.": (
         "tests/security/test_settings.py::test_every_setting_has_a_class_and_every_acting_one_says_which_values_are_harmless",
         "tests/security/test_settings.py::test_every_key_of_a_team_file_has_a_class",

@@ -14,6 +14,7 @@ from orchestrator.cli.app import app
 from orchestrator.config import sources
 from orchestrator.config.keys import KEYS, Config, env_name
 from orchestrator.core import records
+from orchestrator.core.notices import Notice
 from orchestrator.edge.project_location import PER_CONNECTION, VERSION
 from orchestrator.engines.table import ENGINES
 from orchestrator.gsd import spawn_prompts, uris
@@ -209,6 +210,8 @@ def test_json_examples_parse_and_records_fit_their_models(page):
             assert encode(draft, example["seq"])[0]["crc"] == example["crc"]
         elif "command" in example:
             read_payload(example, ROOT, ROOT)
+        elif "notices" in example:
+            assert [set(notice) for notice in example["notices"]] == [{*Notice._fields, "link"}]
         elif "mcpServers" in example:
             assert example["mcpServers"]["orchestrator"]["trust"] is False
         else:

@@ -12,7 +12,8 @@ import structlog
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Timer
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core.glyphs import status_sign
+from orchestrator.core.attention import NEEDS_HUMAN
+from orchestrator.core.glyphs import STATUS, status_sign
 from orchestrator.core.task_words import short_line
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster import agent_names
@@ -20,6 +21,7 @@ from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import status_of, title_of_task
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders
+from orchestrator.tmux.borders import BorderLine
 
 log = structlog.get_logger()
 
@@ -33,7 +35,7 @@ class BorderLines:
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, BorderLine] = {}
         self._due: Timer | None = None
         self._tasks = BackgroundTasks()
 
@@ -52,14 +54,15 @@ class BorderLines:
         for run in list(self._roster.runs.values()):
             if not run.live or (run.file["changed"] is None and not run.file.get("windows")):
                 continue
-            lines: dict[str, str] = {}
+            lines: dict[str, BorderLine] = {}
             for agent_id, pane_id in run.file["agents"].items():
                 entry = self._roster.agents.get(agent_id)
                 if entry is not None:
                     status, reason = status_of(entry, self._roster.clock)
                     text = border_line(entry, status, reason, name=names.get(agent_id, agent_id))
-                    if self._shown.get(pane_id) != text:
-                        lines[pane_id] = text
+                    line = BorderLine(text, STATUS[status].color if status in NEEDS_HUMAN else "")
+                    if self._shown.get(pane_id) != line:
+                        lines[pane_id] = line
             if not lines:
                 continue
             try:
@@ -78,14 +81,15 @@ class BorderLines:
 def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str = "") -> str:
     """The text above the pane: the agent's name or id, status, why it is blocked, task, queue depth, role. Pure.
 
-    What a person needs first comes first: a narrow pane cuts the end.
+    What a person needs first comes first, for a narrow pane cuts the end: if the agent needs somebody, the sign.
     """
     state = entry.state
-    status_text = f"{status_sign(status)} {status}"
-    if status == "blocked" and reason:
+    needs = status in NEEDS_HUMAN
+    status_text = status if needs else f"{status_sign(status)} {status}"
+    if needs and reason:
         status_text += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
     name = name or entry.agent_id
-    parts = [name, status_text]
+    parts = [f"{status_sign(status)} {name}" if needs else name, status_text]
     lease = state.lease
     if lease is not None:
         title = short_line(title_of_task(lease), TITLE_MAX)

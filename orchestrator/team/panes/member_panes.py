@@ -28,6 +28,7 @@ from orchestrator.team.panes.team_panes import TeamPanes, lines_wanted
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders, member_tags, panes, splits
+from orchestrator.tmux.borders import BorderLine
 from orchestrator.tmux.member_tags import NewMemberPane
 from orchestrator.tmux.server_address import ServerIdentity, TmuxSocket
 from orchestrator.tmux.servers import tmux
@@ -125,7 +126,7 @@ class MemberPanes:
             if not isinstance(made, str):
                 await self._close({mark: shown})
         with contextlib.suppress(Environment):  # it is shown anyway
-            await asyncio.to_thread(borders.set_line, shown.socket, {made: f" {title} "})
+            await asyncio.to_thread(borders.set_line, shown.socket, {made: BorderLine(f" {title} ")})
         return made
 
     async def _add(self, shown: ShownMember, new: NewMemberPane) -> str | Environment:

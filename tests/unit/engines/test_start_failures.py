@@ -122,8 +122,9 @@ def test_last_lines_are_few_short_printable_and_say_something() -> None:
 
 def test_the_border_line_says_why_an_agent_does_not_go_on() -> None:
     entry = AgentEntry("a1")
-    assert border_line(entry, "blocked", "asks to run rm") == " a1 · ! blocked: asks to run rm "
-    assert border_line(entry, "blocked", "y" * 90) == f" a1 · ! blocked: {'y' * 59}… "
+    assert border_line(entry, "blocked", "asks to run rm") == " ◐ a1 · blocked: asks to run rm "
+    assert border_line(entry, "blocked", "y" * 90) == f" ◐ a1 · blocked: {'y' * 59}… "
+    assert border_line(entry, "failed", "3 restarts") == " ✕ a1 · failed: 3 restarts "
     assert border_line(entry, "idle", "inside wait_for_command") == " a1 · ○ idle "
     entry.state.lease = entry.state.unfinished["t-1"] = Task("t-1", 1, 1, {"command": "make " + "x" * 60})
     assert border_line(entry, "busy") == f" a1 · ● busy · make {'x' * 34}… "

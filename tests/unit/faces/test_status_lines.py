@@ -54,7 +54,7 @@ def test_each_agent_has_one_line_that_fits_the_terminal(width, ascii_only):
 def test_a_narrow_pane_shows_who_what_and_how_long():
     lines = [line.text for line in status_lines(EIGHT, 36, NOW)]
     asker = next(line for line in lines if "asker" in line)
-    assert asker.startswith("! asker")
+    assert asker.startswith("◐ asker")
     assert "asks to use" in asker
     assert asker.endswith("3m")
     assert "try 2: make" in next(line for line in lines if "builder" in line)

@@ -1,0 +1,169 @@
+"""The terminals attached to a tmux server: what each shows, a message, a bell, a count for their status lines.
+
+Types into no pane. The count is kept in an option of our own, of a window and of the sessions that show the window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from orchestrator.base.errors import Environment
+from orchestrator.tmux.command_words import literal, source
+from orchestrator.tmux.server_address import TmuxSocket, is_gone
+from orchestrator.tmux.servers import tmux
+
+NEEDS = "@orchestrator_needs"
+"""The option of a session for its status line: how many agents need somebody; not set if none does."""
+TALLY = "@orchestrator_tally"
+"""The option of a window: a stroke for each such agent of its run. tmux adds up the windows, whoever set them."""
+_MESSAGE = "@orchestrator_message"
+SHOWN_MS = 4000
+FREEZING_BEFORE = (3, 6)
+"""Older versions stop drawing a client's panes while it shows a message."""
+_STROKES_MAX = 999
+_ALL = f"#{{W:#{{{TALLY}}}}}"
+
+# Free text comes last.
+_CLIENT = (
+    "#{client_flags} #{client_control_mode} #{client_width} #{session_id} #{pane_id} v#{version} "
+    "w#{W:<#{window_id}>} t#{client_tty} #{client_name}"
+)
+_CLIENT_LINE = re.compile(r"(\S*) ([01]?) (\d+) (\$\d+) (%\d+) v(\S*) w(\S*) t(\S*) (.+)")
+
+
+class AttachedClient(NamedTuple):
+    """A terminal that shows a session. ``pane_id`` is the active pane of what it shows.
+
+    ``focused`` is False only if the terminal has reported that another window of the desktop has the keyboard.
+    """
+
+    name: str
+    tty: str
+    session_id: str
+    pane_id: str
+    windows: frozenset[str]
+    width: int
+    focused: bool
+    utf8: bool
+    control: bool
+    version: tuple[int, int]
+
+
+def attached(socket: TmuxSocket) -> list[AttachedClient]:
+    """The clients of the server, with the windows of the session that each shows; empty if the server is gone.
+
+    Else raises as `Tmux.run`.
+    """
+    try:
+        lines = tmux(socket).run("list-clients", "-F", _CLIENT).split("\n")
+    except Environment as error:
+        if is_gone(error):
+            return []
+        raise
+    return [client for client in map(_parsed, lines) if client is not None]
+
+
+def _parsed(line: str) -> AttachedClient | None:
+    match = _CLIENT_LINE.fullmatch(line)
+    if match is None:
+        return None
+    flags, control, width, session, pane, version, windows, tty, name = match.groups()
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    flagged = flags.split(",")
+    return AttachedClient(
+        name,
+        tty,
+        session,
+        pane,
+        frozenset(re.findall(r"@\d+", windows)),
+        int(width),
+        focused="focused" in flagged,
+        utf8="UTF-8" in flagged,
+        control=control == "1",
+        version=(int(numbers[1]), int(numbers[2])) if numbers else FREEZING_BEFORE,
+    )
+
+
+def show_message(socket: TmuxSocket, client: AttachedClient, text: str) -> None:
+    """Show the text, as it is, in the client's status line for a few seconds, or until a key is pressed.
+
+    The key reaches the pane all the same. Harmless if the client has gone; else raises as `Tmux.run`. tmux 3.2 cannot
+    name a client here, and refuses.
+    """
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    flags = [] if client.version < FREEZING_BEFORE else ["-C"]
+    where = ["-t", client.session_id, _MESSAGE]
+    try:
+        # A message is expanded as a time and as a format, which versions quote differently; the value of an option is
+        # only drawn, as a style string.
+        tmux(socket).chain(
+            ["set-option", *where, printable.replace("#", "##")],
+            ["display-message", *flags, "-c", client.name, "-d", str(SHOWN_MS), f"#{{{_MESSAGE}}}"],
+            ["set-option", "-qu", *where],
+        )
+    except Environment as error:
+        with contextlib.suppress(Environment):
+            tmux(socket).run("set-option", "-qu", *where)
+        if not is_gone(error) and "can't find client" not in error.message:
+            raise
+
+
+def ring(client: AttachedClient) -> bool:
+    """Ring the bell of the client's terminal; False if its device is not a terminal of this user, or is busy."""
+    if client.control or not client.tty.startswith("/dev/"):
+        return False
+    flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        device = os.open(client.tty, flags)
+    except OSError:
+        return False
+    with contextlib.closing(os.fdopen(device, "wb", buffering=0)) as terminal:
+        status = os.fstat(terminal.fileno())
+        if not stat.S_ISCHR(status.st_mode) or status.st_uid != os.geteuid() or not terminal.isatty():
+            return False
+        # A bell changes nothing on a screen; tmux writes whole sequences, so that it comes between two.
+        with contextlib.suppress(OSError):
+            return terminal.write(b"\a") == 1
+        return False
+
+
+def set_needs(socket: TmuxSocket, window_id: str, count: int, before: Collection[str] = ()) -> list[str]:
+    """Record that so many agents of the window's run need somebody; returns the sessions that show the window.
+
+    ``before`` are sessions that showed it earlier: their count is made anew too. Harmless if window or server are
+    gone; else raises as `Tmux.run`.
+    """
+    try:
+        listed = tmux(socket).run("list-windows", "-a", "-F", "#{window_id} #{session_id}").split("\n")
+        sessions = list(dict.fromkeys(words[1] for words in map(str.split, listed) if words[:1] == [window_id]))
+        marks = _tally(window_id, count) if sessions else []
+        every = [command for session in {*sessions, *before} for command in _total(session)]
+        if marks or every:
+            tmux(socket).chain(*marks, *every)
+    except Environment as error:
+        if not is_gone(error):
+            raise
+        return []
+    return sessions
+
+
+def _tally(window_id: str, count: int) -> list[Sequence[str]]:
+    if not count:
+        return [["set-option", "-wqu", "-t", window_id, TALLY]]
+    return [["set-option", "-w", "-t", window_id, TALLY, "x" * min(count, _STROKES_MAX)]]
+
+
+def _total(session: str) -> list[Sequence[str]]:
+    """Commands that set the session's count, or take it away; they do nothing if there is no such session."""
+    this = f"#{{==:#{{session_id}},{literal(session)}}}"
+    put = source(["set-option", "-F", "-t", session, NEEDS, f"#{{n:{_ALL}}}"])
+    take = source(["set-option", "-qu", "-t", session, NEEDS])
+    return [
+        ["if-shell", "-F", "-t", session, f"#{{&&:{this},{_ALL}}}", put],
+        ["if-shell", "-F", "-t", session, f"#{{&&:{this},#{{==:{_ALL},}}}}", take],
+    ]
