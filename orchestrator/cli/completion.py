@@ -59,7 +59,7 @@ def clis(incomplete: str) -> list[str]:
     """The CLIs that setup supports."""
     from orchestrator.engines.table import SETUPS  # noqa: PLC0415
 
-    return [name for name in SETUPS if name.startswith(incomplete)]
+    return [name for name in [*SETUPS, "tmux"] if name.startswith(incomplete)]
 
 
 def _row(directory: os.DirEntry[str]) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, NotReady
 from orchestrator.base.toolsets import DEFAULT_TOOLSETS, GSD, TOOLSETS
-from orchestrator.cli import completion, options, output
+from orchestrator.cli import completion, options, output, tmux_setup
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = (
     "orchestrator setup gemini --dry-run\norchestrator setup claude --hooks\n"
-    "orchestrator setup codex --toolsets gsd\norchestrator setup codex --uninstall"
+    "orchestrator setup codex --toolsets gsd\norchestrator setup codex --uninstall\n"
+    "orchestrator setup tmux --dry-run"
 )
 
 BUSY_S = 12.0  # longer than a CLI honours the lock of a dead process: `UserSetup.lock_stale_s`
@@ -34,13 +35,13 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
         str,
         typer.Argument(
             metavar="CLI",
-            help="The CLI, such as gemini, claude, codex or opencode.",
+            help="The CLI, such as gemini, claude, codex or opencode; or tmux.",
             autocompletion=completion.clis,
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")] = False,
     uninstall: Annotated[
-        bool, typer.Option("--uninstall", help="Remove what setup added; with --hooks only the hooks.")
+        bool, typer.Option("--uninstall", "--remove", help="Remove what setup added; with --hooks only the hooks.")
     ] = False,
     toolsets: Annotated[
         str,
@@ -60,18 +61,36 @@ def setup(  # noqa: PLR0917  (typer calls it by name)
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Also replace parts that were edited by hand.")] = False,
     show: Annotated[bool, typer.Option("--print", help="Print the snippets for manual use; write nothing.")] = False,
+    key: Annotated[
+        str, typer.Option("--key", metavar="KEY", help="tmux: the key after the prefix that opens top; none: no key.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Register the server with an AI CLI, for the user.
 
-    Changes the CLI's own configuration: one entry and, with --hooks, its hooks. The rest of the file stays unchanged,
-    a backup is kept next to it, and a second run changes nothing.
+    Changes the CLI's own configuration: one entry and, with --hooks, its hooks; for tmux two lines: the number of
+    agents that need you in the status line, and a key that opens top in a popup. The rest of the file stays
+    unchanged, a backup is kept next to it, and a second run changes nothing.
     """
     from orchestrator.engines.table import SETUPS  # noqa: PLC0415
     from orchestrator.setup import registration  # noqa: PLC0415
 
+    if cli == tmux_setup.NAME:
+        if toolsets or in_settings or hooks:
+            raise BadRequest("bad_argument", "tmux takes no toolsets, settings or hooks", "leave the option out")
+        if show:
+            tmux_setup.print_lines(key, as_json)
+            return
+        if not dry_run:
+            options.refuse_agents()
+        (changed,) = _patiently(lambda: tmux_setup.change(key, uninstall=uninstall, force=force, dry=dry_run))
+        tmux_setup.print_change(changed, dry_run, as_json)
+        return
+    if key:
+        raise BadRequest("bad_argument", "--key is for tmux", "orchestrator setup tmux --key M-o")
     if cli not in SETUPS:
-        raise BadRequest("bad_argument", f"setup does not support {cli!r}", f"give one of: {', '.join(SETUPS)}")
+        known = ", ".join([*SETUPS, tmux_setup.NAME])
+        raise BadRequest("bad_argument", f"setup does not support {cli!r}", f"give one of: {known}")
     user_setup = SETUPS[cli]
     chosen = _chosen(user_setup, toolsets, in_settings=in_settings, hooks=hooks)
     if show:

@@ -125,6 +125,7 @@ STORIES = {
         orchestrator setup claude --hooks
         orchestrator setup codex --toolsets gsd
         orchestrator setup codex --uninstall
+        orchestrator setup tmux --dry-run
         orchestrator roles list
         orchestrator roles list --json | jq -r '.roles[].id'
         orchestrator roles show reviewer

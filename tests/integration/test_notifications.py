@@ -105,7 +105,7 @@ MESSAGE = {
 
 def example(name: str) -> str:
     """The script of that name in the page."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", EXAMPLES.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```bash\n(.*?)^```$", EXAMPLES.read_text(), re.MULTILINE | re.DOTALL)
     return next(text for text in blocks if text.startswith(f"#!/bin/sh\n# {name}"))
 
 

@@ -28,7 +28,7 @@ def outer(private_server: PrivateServer) -> Iterator[PrivateServer]:
 def attach(outer: PrivateServer, inner: PrivateServer, session: str, width: int = 120) -> AttachedClient:
     command = ["tmux", *inner.socket.flags(), "attach", "-t", session]
     outer.run("new-session", "-d", "-x", str(width), "-y", "20", "--", "env", "-u", "TMUX", *command)
-    return until(lambda: next(iter(clients.attached(inner.socket)), None))
+    return until(lambda: next((c for c in clients.attached(inner.socket) if c.width == width), None))
 
 
 def option(server: PrivateServer, session: str) -> str:

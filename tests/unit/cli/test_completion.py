@@ -54,4 +54,4 @@ def test_without_a_team_nothing_is_offered_and_nothing_fails(tmp_path, monkeypat
 def test_engines_and_clis_are_offered():
     assert completion.engines("") == list(ENGINES)
     assert completion.engines("cl") == ["claude"]
-    assert completion.clis("") == list(SETUPS)
+    assert completion.clis("") == [*SETUPS, "tmux"]
