@@ -50,7 +50,7 @@ def test_a_client_is_known_with_what_it_shows(private_server: PrivateServer, out
 def test_a_message_is_shown_as_it_is(private_server: PrivateServer, outer: PrivateServer) -> None:
     private_server.start(session="work")
     client = attach(outer, private_server, "work")
-    text = "a#b ##c #[fg=red]d #{pid} e} f,g %H %% $(id) `x` 'q' \"w\" \\ ◐ 한"
+    text = "a#b ##c #[fg=red]d #{pid} e} f,g %H %% $(id) #(id) `x` 'q' \"w\" \\ ◐ 한"
     clients.show_message(private_server.socket, client, f"{text}\x1b[31m\n;")
     until(lambda: f"{text} [31m ;" in outer.run("capture-pane", "-p"))
     assert "@orchestrator_message" not in private_server.run("show-options", "-t", "=work:")

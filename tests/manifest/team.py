@@ -29,6 +29,7 @@ IDENTITY = "acceptance/test_identity.py::test_"
 PROTOCOL = "acceptance/test_protocol.py::test_"
 DELIVERY = "unit/team/roster/test_delivery.py::test_"
 PANES = "integration/test_panes.py::test_"
+NOTICES = "unit/team/people/test_notifications.py::test_"
 WORKER = "integration/test_worker.py::test_"
 STATE = "unit/core/test_state.py::test_"
 PROMPTS = "unit/core/test_prompts.py::test_"
@@ -923,6 +924,43 @@ PROMISES: dict[str, Promise] = {
             "integration/test_reading_agents.py::test_a_crashed_launch_leaves_its_screen_and_the_attempt_names_it",
             "integration/test_reading_agents.py::test_a_link_that_an_agent_makes_leads_no_screen_out_and_delays_no_deletion",
             "integration/test_reading_agents.py::test_only_the_newest_screens_are_kept_and_gc_removes_them_with_the_agent",
+        ),
+    ),
+    "NOTIFY1": Promise(
+        "A person is told once of what needs somebody, of a failure and of the end of all work, unless it is in front.",
+        (
+            "unit/core/test_notices.py::test_an_item_is_announced_once",
+            "unit/core/test_notices.py::test_the_end_of_all_work_is_announced_once_per_quiet",
+            f"{NOTICES}an_agent_that_asks_is_announced_once_with_the_way_to_it",
+            f"{NOTICES}what_comes_within_two_seconds_is_one_message",
+            f"{NOTICES}a_pane_in_front_of_a_person_is_quiet_until_the_person_looks_elsewhere",
+            f"{NOTICES}what_an_earlier_daemon_announced_is_not_announced_again",
+            "integration/test_notifications.py::test_a_person_is_told_once_everywhere_also_by_the_next_daemon",
+        ),
+    ),
+    "NOTIFY2": Promise(
+        "A channel that fails or hangs harms nobody; what is shown is text and never a command; nothing is typed.",
+        (
+            f"{NOTICES}a_tmux_that_hangs_is_asked_once",
+            f"{NOTICES}a_program_that_fails_or_hangs_is_ended_and_reported",
+            f"{NOTICES}the_users_command_gets_json_and_no_key_of_ours",
+            "integration/test_tmux_clients.py::test_a_message_is_shown_as_it_is",
+            "integration/test_tmux_clients.py::test_the_bell_rings_at_the_terminal_and_types_nothing",
+        ),
+    ),
+    "NOTIFY3": Promise(
+        "The status line counts who needs somebody, over all projects of a session, and setup adds it to tmux.conf.",
+        (
+            "integration/test_tmux_clients.py::test_the_count_of_a_session_is_the_sum_of_its_windows",
+            "unit/setup/test_tmux_conf.py::test_every_byte_comes_back",
+            "unit/setup/test_tmux_conf.py::test_tmux_takes_the_lines_and_reads_them_again_without_a_second_segment",
+        ),
+    ),
+    "NOTIFY4": Promise(
+        "The border line of an agent that needs a human is coloured and begins with the sign that all faces use.",
+        (
+            "integration/test_panes_borders.py::test_a_colour_is_drawn_and_a_narrow_pane_keeps_the_beginning",
+            "unit/engines/test_start_failures.py::test_the_border_line_says_why_an_agent_does_not_go_on",
         ),
     ),
     "WAYIN1": Promise(

@@ -75,11 +75,11 @@ class Notifications:
         self._announcements = Announcements()
         self._of: dict[str, _AgentNews] = {}  # by agent
         self._changed: set[str] = set()
-        self._begun = roster.clock.monotonic()
+        self._begun = roster.clock.now(), roster.clock.monotonic()
         self._look_due: Timer | None = None
         self._batch_due: Timer | None = None
         self._shown: dict[str, _ShownCount] = {}  # by run
-        self._counting = False
+        self._announcing = self._counting = False
         self._failing: dict[str, str] = {}  # by channel: why it failed last
         self._tasks = BackgroundTasks()
         self._desktop = NotificationProgram(self._desktop_call, lambda reason: self._report("desktop", reason))
@@ -126,9 +126,9 @@ class Notifications:
         self._recount()
 
     def _started(self) -> str:
-        """When this daemon began, by the wall clock of now: a clock that was set back makes nothing old."""
-        clock = self._roster.clock
-        return rfc3339(clock.now() - timedelta(seconds=clock.monotonic() - self._begun))
+        """When this daemon began; by the wall clock of now, if that was set back: nothing new must look old."""
+        clock, (at, monotonic) = self._roster.clock, self._begun
+        return rfc3339(min(at, clock.now() - timedelta(seconds=clock.monotonic() - monotonic)))
 
     def _news(self, entry: AgentEntry) -> _AgentNews:
         agent = entry.state
@@ -164,10 +164,19 @@ class Notifications:
 
     def _start(self) -> None:
         self._batch_due = None
-        if not self._closed:
+        if self._announcing:  # tmux hangs
+            self._batch_due = self._roster.clock.timer(AGAIN_S, self._start)
+        elif not self._closed:
+            self._announcing = True
             self._tasks.start(self._announce())
 
     async def _announce(self) -> None:
+        try:
+            await self._send()
+        finally:
+            self._announcing = False
+
+    async def _send(self) -> None:
         wanted = set(self._roster.config().notify)
         terminals = await self._terminals() if wanted else []
         notices = self._named(self._announcements.due(self._in_front(terminals)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -99,7 +100,8 @@ def tmux(monkeypatch: pytest.MonkeyPatch) -> FakeTmux:
         monkeypatch.setattr(clients, name, getattr(fake, name))
 
     async def direct(work: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        return work(*args, **named)
+        answer = work(*args, **named)
+        return await answer if inspect.isawaitable(answer) else answer
 
     monkeypatch.setattr(asyncio, "to_thread", direct)
     return fake
@@ -270,6 +272,32 @@ async def test_a_tmux_that_refuses_delays_nothing(scene: Scene) -> None:
     await scene.block(await scene.agent("a8"))
     await scene.pass_time()
     assert [text[:4] for _, text in scene.tmux.shown] == ["◐ a8"]
+
+
+async def test_a_tmux_that_hangs_is_asked_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.begin()
+    answer: asyncio.Future[list[AttachedClient]] = asyncio.get_running_loop().create_future()
+    asked: list[object] = []
+    monkeypatch.setattr(clients, "attached", lambda socket: (asked.append(socket), answer)[1])
+    await scene.block(await scene.agent("a7"))
+    await scene.pass_time()
+    await scene.block(await scene.agent("a8"))
+    await scene.pass_time(600)
+    assert len(asked) == 1
+    answer.set_result([terminal()])
+    await scene.pass_time(AGAIN_S)
+    assert [text for _, text in scene.tmux.shown] == ["◐ 2 agents need you: a7, a8 · orchestrator inbox"]
+
+
+async def test_a_machine_that_slept_makes_nothing_old(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.begin()
+    clock = scene.team.clock
+    entry = await scene.agent("a7")
+    await scene.block(entry)
+    now = clock.now
+    monkeypatch.setattr(clock, "now", lambda: now() + notifications.timedelta(hours=8))
+    await scene.pass_time()
+    assert len(scene.tmux.shown) == 1
 
 
 # -- programs -------------------------------------------------------------------------------------------------------
