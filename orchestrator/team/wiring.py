@@ -83,7 +83,6 @@ class TeamWiring:
         self.supervisor.screen_watch.on_dialog_gone = self.approvals.dialog_gone
         self._people = PeopleRequests(self.feed, self.approvals, self._authority, rules)
         self._notifications = Notifications(roster, self.approvals.items)
-        self._people = PeopleRequests(self.feed, self.approvals)
         self._agent_tools = agent_tools.build(roster)
         self._master_tools = team_tools.build(self.supervisor, self._masters)
 
