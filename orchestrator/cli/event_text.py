@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.cli import output
-from orchestrator.cli.payload_text import block
+from orchestrator.faces.payload_text import block
 
 SHORT = 100
 """Characters of a record's content that may stand on its line on a terminal."""

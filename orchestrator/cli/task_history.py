@@ -13,9 +13,9 @@ from orchestrator.cli import completion, options, output
 from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.facts import Facts, facts
 from orchestrator.cli.options import Json
-from orchestrator.cli.payload_text import block
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.faces.daemon_client import project_here
+from orchestrator.faces.payload_text import block
 from orchestrator.faces.text_table import Column, age, lines_of
 
 FAILED = "error"

@@ -1,7 +1,8 @@
 """The timeline of a team run: of each agent its launches, the attempts at its tasks, and its waits for a human.
 
-Only `timeline_of` reads files; the rest folds what it is given. Used by the report, `top` and the web page. All texts are masked and printable; a face still escapes them for its own
-medium. Times are RFC 3339 in UTC with milliseconds, as in the records, so that they compare as text.
+Only `timeline_of` reads files; the rest folds what it is given. Used by the report, `top` and the web page. All texts
+are masked and printable; a face still escapes them for its own medium. Times are RFC 3339 in UTC with milliseconds,
+as in the records, so that they compare as text.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Timeline:
 
 def timeline_of(root: Path, run_id: str) -> Timeline:
     """The timeline of a run from its files, damaged ones included; BadRequest ``unknown_run``."""
-    return timeline(run_records(root, run_id, _slim))
+    return timeline(run_records(root, run_id, without_payload))
 
 
 def timeline(run: RunRecords) -> Timeline:
@@ -225,7 +226,7 @@ def _titles(inbox: Iterable[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _slim(record: dict[str, Any]) -> dict[str, Any]:
+def without_payload(_agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
     """A record without its payload; the title and the reason, which are made of it, stay."""
     if "payload" not in record:
         return record

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.base.errors import Corrupt, OrchestratorError
+from orchestrator.core.state import TASK_RECORDS
 from orchestrator.journal.log_lines import Record, intact
 from orchestrator.journal.log_reader import READ, read_all
 from orchestrator.journal.log_rewrite import files_of
+
+ODD = "?"
+OF_A_TASK = TASK_RECORDS | {"task", "cancel"}
 
 
 class LogGap(NamedTuple):
@@ -41,10 +46,10 @@ def salvaged(path: Path, types: frozenset[str], keep: Callable[[Record], Record]
     """
     name = log or str(path)
     try:
-        records = [keep(record) for record in read_all(path, types)]
+        records = [keep(record) if _has_its_keys(record) else _odd(record) for record in read_all(path, types)]
     except OrchestratorError as error:
         return _pieces(path, types, keep, name, error)
-    return Salvaged(records, _replaced(records, name))
+    return _told_apart(records, name)
 
 
 def _pieces(
@@ -59,12 +64,12 @@ def _pieces(
                 record = _record(line, types, file)
                 bad_at_end = record is None
                 if record is not None:
-                    by_seq.setdefault(record["seq"], keep(record))
+                    by_seq.setdefault(record["seq"], keep(record) if _has_its_keys(record) else _odd(record))
     except OSError as failed:
         why, bad_at_end = failed.strerror or str(failed), True
-    records = [by_seq[seq] for seq in sorted(by_seq)]
-    gaps, due = _replaced(records, name), 1
-    for record in records:
+    records, gaps = _told_apart([by_seq[seq] for seq in sorted(by_seq)], name)
+    due = 1
+    for record in sorted(by_seq.values(), key=lambda record: int(record["seq"])):
         if record["seq"] > due:
             gaps.append(LogGap(name, due, record["seq"] - 1, why))
         due = record["seq"] + 1
@@ -73,12 +78,35 @@ def _pieces(
     return Salvaged(records, sorted(gaps, key=lambda gap: gap.first_seq))
 
 
-def _replaced(records: list[Record], name: str) -> list[LogGap]:
-    return [
-        LogGap(name, record["seq"], record["seq"], f"a damaged line was here; it is kept in {record['quarantined']}")
-        for record in records
-        if record["type"] == "lost"
-    ]
+def _told_apart(records: list[Record], name: str) -> Salvaged:
+    """The records that say something, and as gaps those that stand for damage or are not in the form of a record."""
+    gaps = []
+    for record in records:
+        if record["type"] == "lost":
+            kept = record.get("quarantined") or "a quarantined file"
+            gaps.append(LogGap(name, record["seq"], record["seq"], f"a damaged line was here; it is kept in {kept}"))
+        elif record["type"] == ODD:
+            gaps.append(LogGap(name, record["seq"], record["seq"], "the record has not the keys of its type"))
+    return Salvaged([record for record in records if record["type"] not in ("lost", ODD)], gaps)
+
+
+def _odd(record: Record) -> Record:
+    return {"seq": record["seq"], "type": ODD}
+
+
+def _has_its_keys(record: Record) -> bool:
+    """Whether time, epoch, task and attempt have the types of our records: a foreign log may hold anything."""
+    task_id = record.get("task_id")
+    try:
+        datetime.fromisoformat(record["at"])
+        return (
+            record["at"].endswith("Z")
+            and type(record["epoch"]) is int
+            and (isinstance(task_id, str) or (task_id is None and record["type"] not in OF_A_TASK))
+            and type(record.get("attempt", 1)) is int
+        )
+    except (KeyError, ValueError, TypeError):
+        return False
 
 
 def _record(line: bytes, types: frozenset[str], file: Path) -> Record | None:

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,12 @@ class RunRecords:
     gaps: list[LogGap]
 
 
-def whole(record: Record) -> Record:
-    """Keeps all of a record."""
-    return record
+Keep = Callable[[str, Record], Record]
+"""Makes of an agent's record what is kept of it, so that large payloads need not stay in memory."""
 
 
-def run_records(root: Path, run_id: str, keep: Callable[[Record], Record] = whole) -> RunRecords:
-    """All that can be read of the run; ``keep`` makes of each record what is kept of it.
+def run_records(root: Path, run_id: str, keep: Keep) -> RunRecords:
+    """All that can be read of the run; ``keep`` gets the agent's id and each of its records.
 
     BadRequest ``unknown_run`` if no file knows the run, ``bad_id`` for what cannot be an id.
     """
@@ -82,7 +82,10 @@ def run_records(root: Path, run_id: str, keep: Callable[[Record], Record] = whol
     if not (file or agents or digests.records):
         _refuse(paths, run_id)
     if damaged := {agent.agent_id: agent for agent in agents if agent.gaps}:
-        _fill(damaged, salvaged(paths.broadcast(run_id), BROADCAST_TYPES, keep).records)
+        digests = salvaged(
+            paths.broadcast(run_id), BROADCAST_TYPES, lambda record: keep(str(record.get("agent_id")), record)
+        )
+        _fill(damaged, digests.records)
     agents.sort(key=lambda agent: (str(agent.spec.get("at") or agent.spec.get("created_at") or "~"), agent.agent_id))
     return RunRecords(run_id, file, agents, gaps)
 
@@ -126,7 +129,7 @@ def _run_of(paths: Paths, agent_id: str) -> str | None:
     return None
 
 
-def _agent(paths: Paths, agent_id: str, last_ref: int, keep: Callable[[Record], Record]) -> AgentRecords:
+def _agent(paths: Paths, agent_id: str, last_ref: int, keep: Keep) -> AgentRecords:
     agent = AgentRecords(agent_id)
     outbox, inbox = _name(paths, paths.outbox(agent_id)), _name(paths, paths.inbox(agent_id))
     note = _json(paths.collected(paths.agent_dir(agent_id)))
@@ -138,8 +141,8 @@ def _agent(paths: Paths, agent_id: str, last_ref: int, keep: Callable[[Record], 
     if not log_exists(paths.outbox(agent_id)):
         agent.gaps = [LogGap(outbox, 1, None, "the log is not there")]
     # The outbox first: every task that it names is in the inbox already.
-    events = salvaged(paths.outbox(agent_id), OUTBOX_TYPES, keep, outbox)
-    asked = salvaged(paths.inbox(agent_id), INBOX_TYPES, keep, inbox)
+    events = salvaged(paths.outbox(agent_id), OUTBOX_TYPES, partial(keep, agent_id), outbox)
+    asked = salvaged(paths.inbox(agent_id), INBOX_TYPES, partial(keep, agent_id), inbox)
     agent.outbox, agent.inbox = events.records, asked.records
     agent.gaps += [*asked.gaps, *events.gaps]
     last = agent.outbox[-1]["seq"] if agent.outbox else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from orchestrator.team.roster import screen_files
 from orchestrator.team.roster.agent_fold import must_be_there
 
 MAX_ARTIFACTS = 50
+MAX_NAMES = 1000
 _NO_SPACE = r"[^\s\"'`<>()\[\]{},;]"
 
 History = dict[str, Any]
@@ -66,7 +68,7 @@ def task_of(root: Path, agent_id: str, task_id: str) -> History:
     return task | {
         "waited_s": _between(task["queued_at"], task["delivered_at"]),
         "ran_s": _between(task["delivered_at"], task["ended_at"]),
-        "artifacts": _artifacts(paths, agent_id, task["result"]),
+        "artifacts": artifacts_of(root, agent_id, artifact_names(agent_id, task["result"])),
         "screens": [str(path) for path in dict.fromkeys(screens)],
     }
 
@@ -162,12 +164,18 @@ def _between(begin: str | None, end: str | None) -> float | None:
     return round((datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds(), 3)
 
 
-def _artifacts(paths: Paths, agent_id: str, result: Any) -> list[dict[str, Any]]:
-    """The artifacts that the end of a task names, as paths in the project; other paths are not looked at."""
-    folder = paths.artifacts(agent_id)
+def artifact_names(agent_id: str, result: Any) -> list[str]:
+    """The names that a task's end calls artifacts, as it writes them: by their key, or as a path in a text."""
     in_text = re.compile(rf"{_NO_SPACE}*\.agents/agents/{re.escape(agent_id)}/artifacts/{_NO_SPACE}+")
+    return list(islice(dict.fromkeys(_named(result, in_text)), MAX_NAMES))
+
+
+def artifacts_of(root: Path, agent_id: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The artifacts of these names as ``{path, bytes, exists}``; those outside the project are left out."""
+    paths = Paths(root)
+    folder = paths.artifacts(agent_id)
     rows: dict[str, dict[str, Any]] = {}
-    for name in _named(result, in_text):
+    for name in names:
         # A name without a folder is one of the agent's artifacts.
         bases = (paths.root,) if name.startswith(("/", ".agents/")) else (folder, paths.root)
         for base in bases:

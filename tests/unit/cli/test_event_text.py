@@ -3,7 +3,7 @@
 import json
 
 from orchestrator.cli.event_text import EventText, event_lines
-from orchestrator.cli.payload_text import block
+from orchestrator.faces.payload_text import block
 from tests.integration.test_cli_offline import happened, log
 
 AT = "2026-01-02T03:04:05.678Z"

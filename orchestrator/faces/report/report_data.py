@@ -1,0 +1,265 @@
+"""All that a report says of a team run, as plain values: totals, agents, tasks, waits, gaps. Reads files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.final_states import TERMINAL
+from orchestrator.base.secret_masks import one_line
+from orchestrator.core.task_words import PRIVATE
+from orchestrator.faces import timeline as timelines
+from orchestrator.faces.report.report_words import seconds_between
+from orchestrator.faces.report.shown_texts import ShownText, limit_for, shown, text_of
+from orchestrator.faces.timeline import Bar, Lane, Timeline
+from orchestrator.team.roster import task_views
+from orchestrator.team.roster.run_records import AgentRecords, run_records
+from orchestrator.team.worktrees.inspection import look
+
+BUDGET = 3_000_000
+"""How many characters of requests and results a report shows in all."""
+LOOKED_AT = 50
+"""Of so many agents the worktree is looked at: each costs some runs of git."""
+
+Figures = Mapping[str, Any]
+UsageOf = Callable[[str], tuple[Figures | None, Mapping[str, Figures]]]
+"""Tokens and cost of an agent: of all its requests (None: not known), and of those of each task."""
+
+
+class RunReport(NamedTuple):
+    """The report's values, and the timeline that is drawn of the same records."""
+
+    values: dict[str, Any]
+    timeline: Timeline
+
+
+def no_usage(_agent_id: str) -> tuple[Figures | None, Mapping[str, Figures]]:
+    """For agents of which no tokens are known."""
+    return None, {}
+
+
+def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usage) -> RunReport:
+    """The report of a run at the moment ``at``, from its files alone; BadRequest ``unknown_run``.
+
+    ``{project, title, made_at, run, totals, agents, tasks, waits, gaps}``. Texts are masked, and cut so that all of
+    them together have about `BUDGET` characters.
+    """
+    records = run_records(root, run_id, _kept)
+    timeline = timelines.timeline(records)
+    now = rfc3339(at)
+    usage = {lane.agent_id: usage_of(lane.agent_id) for lane in timeline.agents}
+    tasks: list[dict[str, Any]] = []
+    for agent, lane in zip(records.agents, timeline.agents, strict=True):
+        tasks += _tasks(root, agent, lane, usage[agent.agent_id][1], now)
+    tasks.sort(key=lambda task: (task["queued_at"] or task["began_at"] or task["ended_at"] or "", task["agent_id"]))
+    _cut(tasks)
+    waits = [wait for lane in timeline.agents for wait in _waits(lane, timeline.end or now)]
+    agents = [
+        _agent(root, agent, lane, usage[agent.agent_id][0], look_at=rank < LOOKED_AT, now=now)
+        for rank, (agent, lane) in enumerate(zip(records.agents, timeline.agents, strict=True))
+    ]
+    values = {
+        "project": str(root),
+        "title": root.name,
+        "made_at": now,
+        "run": {
+            "run_id": run_id,
+            "begin": timeline.begin or None,
+            "end": timeline.end,
+            "live": timeline.end is None,
+            "seconds": seconds_between(timeline.begin, timeline.end or now),
+        },
+        "totals": _totals(agents, tasks, waits),
+        "agents": agents,
+        "tasks": tasks,
+        "waits": sorted(waits, key=lambda wait: str(wait["begin"])),
+        "gaps": [gap._asdict() for gap in timeline.gaps],
+    }
+    return RunReport(values, timeline)
+
+
+def _kept(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
+    """A record with the beginning of its payload as text in place of the payload."""
+    kept = timelines.without_payload(agent_id, record)
+    payload = record.get("payload")
+    if payload is not None and (record["type"] == "task" or record["type"] in TERMINAL):
+        kept["shown"] = text_of(payload)
+        kept["private"] = isinstance(payload, dict) and payload.get("private") is True
+        if record["type"] in TERMINAL:
+            kept["names"] = task_views.artifact_names(agent_id, payload)
+    return kept
+
+
+def _tasks(
+    root: Path, agent: AgentRecords, lane: Lane, usage: Mapping[str, Figures], now: str
+) -> Iterable[dict[str, Any]]:
+    tasks: dict[str, dict[str, Any]] = {}
+    private: set[str] = set()
+    for record in agent.inbox:
+        task_id = str(record.get("task_id"))
+        if record["type"] == "task":
+            tasks[task_id] = _task(lane, task_id, record, usage.get(task_id))
+            tasks[task_id]["request"] = record.get("shown")
+            if record.get("private"):
+                private.add(task_id)
+        elif record["type"] == "cancel" and task_id in tasks:
+            tasks[task_id]["cancel_requested"] = True
+    for bar in lane.bars:
+        task = tasks.setdefault(bar.task_id, _task(lane, bar.task_id, {}, usage.get(bar.task_id)))
+        _attempt(task, bar, now)
+    for record in agent.outbox:
+        task = tasks.get(str(record.get("task_id") or ""), {})
+        if task and record["type"] in TERMINAL:
+            paths = task_views.artifacts_of(root, agent.agent_id, record.get("names", ()))
+            task |= {
+                "result": record.get("shown"),
+                "by": str(record.get("by") or ""),
+                "artifacts": [row | {"path": _short(root, row["path"])} for row in paths],
+            }
+    for task_id in private & tasks.keys():
+        tasks[task_id] |= {"request": _hidden(), "result": tasks[task_id]["result"] and _hidden()}
+    return tasks.values()
+
+
+def _task(lane: Lane, task_id: str, record: dict[str, Any], usage: Figures | None) -> dict[str, Any]:
+    return {
+        "agent_id": lane.agent_id,
+        "task_id": task_id,
+        "title": one_line(str(record.get("title") or ""), timelines.TITLE) or task_id,
+        "state": "queued",
+        "reason": "",
+        "by": "",
+        "request_known": bool(record) and not record.get("lost"),
+        "cancel_requested": False,
+        "limit_s": record.get("timeout_s"),
+        "queued_at": record.get("at"),
+        "began_at": None,
+        "ended_at": None,
+        "waited_s": None,
+        "ran_s": None,
+        "attempts": [],
+        "request": None,
+        "result": None,
+        "artifacts": [],
+        "usage": usage,
+    }
+
+
+def _attempt(task: dict[str, Any], bar: Bar, now: str) -> None:
+    if not task["request_known"] and bar.title:
+        task["title"] = bar.title
+    if bar.begin is not None:
+        task["attempts"].append(
+            {
+                "attempt": bar.attempt,
+                "begin": bar.begin,
+                "end": bar.end,
+                "seconds": seconds_between(bar.begin, bar.end or now),
+                "how": bar.outcome or "running",
+                "why": bar.why,
+            }
+        )
+    task["began_at"] = task["began_at"] or bar.begin
+    task["waited_s"] = seconds_between(task["queued_at"], task["began_at"])
+    task["state"] = {"requeued": "queued", "": "running"}.get(bar.outcome, bar.outcome)
+    task["reason"] = bar.why
+    if bar.outcome in TERMINAL:
+        task["ended_at"] = bar.end
+        task["ran_s"] = seconds_between(task["began_at"], bar.end)
+
+
+def _cut(tasks: list[dict[str, Any]]) -> None:
+    texts = [task[key] for task in tasks for key in ("request", "result") if isinstance(task[key], ShownText)]
+    limit = limit_for((len(text.text) for text in texts), BUDGET)
+    for task in tasks:
+        for key in ("request", "result"):
+            if isinstance(task[key], ShownText):
+                task[key] = shown(task[key], limit)
+
+
+def _hidden() -> dict[str, Any]:
+    return {"text": PRIVATE, "chars": 0, "cut": True}
+
+
+def _waits(lane: Lane, now: str) -> Iterable[dict[str, Any]]:
+    for wait in lane.waits:
+        yield {"agent_id": lane.agent_id, **asdict(wait), "seconds": seconds_between(wait.begin, wait.end or now)}
+
+
+def _agent(
+    root: Path, agent: AgentRecords, lane: Lane, usage: Figures | None, *, look_at: bool, now: str
+) -> dict[str, Any]:
+    # Looking runs git, where this machine's own records say that there is a worktree.
+    worktree = look(root, agent.agent_id) if look_at and agent.spec.get("worktree") else None
+    ends = Counter(bar.outcome for bar in lane.bars)
+    return {
+        "agent_id": lane.agent_id,
+        "name": lane.name,
+        "engine": lane.engine,
+        "role": lane.role,
+        "model": one_line(str(agent.spec.get("model") or ""), timelines.TITLE),
+        "deleted_at": lane.deleted,
+        "launches": [asdict(life) for life in lane.lives],
+        "finished": {outcome: ends[outcome] for outcome in ("result", "error", "canceled")},
+        "busy_s": round(sum(seconds_between(bar.begin, bar.end or now) or 0.0 for bar in lane.bars), 3),
+        "waited_s": waited_s(lane, now),
+        "usage": usage,
+        "worktree": None if worktree is None else _diff_of(worktree),
+    }
+
+
+_DIFF = ("branch", "ahead", "behind", "files_changed", "insertions", "deletions", "merged", "error")
+
+
+def _diff_of(worktree: dict[str, Any]) -> dict[str, Any]:
+    shown_keys = {key: worktree[key] for key in _DIFF if worktree.get(key) is not None}
+    return {
+        key: one_line(value, timelines.TEXT) if isinstance(value, str) else value for key, value in shown_keys.items()
+    }
+
+
+def waited_s(lane: Lane, now: str) -> float:
+    """Seconds in which the agent waited for a human, for however many reasons at once."""
+    total, until = 0.0, ""
+    for wait in sorted(lane.waits, key=lambda wait: wait.begin):
+        begin, end = max(wait.begin, until), wait.end or now
+        if end > begin:
+            total += seconds_between(begin, end) or 0.0
+            until = end
+    return round(total, 3)
+
+
+def _totals(agents: list[dict[str, Any]], tasks: list[dict[str, Any]], waits: list[dict[str, Any]]) -> dict[str, Any]:
+    states = Counter(task["state"] for task in tasks)
+    return {
+        "agents": len(agents),
+        "tasks": len(tasks),
+        "finished": {outcome: states[outcome] for outcome in ("result", "error", "canceled")},
+        "unfinished": len(tasks) - sum(states[outcome] for outcome in TERMINAL),
+        "attempts": sum(len(task["attempts"]) for task in tasks),
+        "requeued": sum(attempt["how"] == "requeued" for task in tasks for attempt in task["attempts"]),
+        "launches": sum(len(agent["launches"]) for agent in agents),
+        "busy_s": round(sum(agent["busy_s"] for agent in agents), 3),
+        "waits": len(waits),
+        "waited_s": round(sum(agent["waited_s"] for agent in agents), 3),
+        "usage": _usage(agents),
+    }
+
+
+def _usage(agents: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The sum over the agents; ``cost_unknown`` counts those whose cost is not known. None if nothing is known."""
+    known = [agent["usage"] for agent in agents if agent["usage"]]
+    if not known:
+        return None
+    costs = [usage["cost_usd"] for usage in known if usage.get("cost_usd") is not None]
+    sums = {key: sum(usage.get(key) or 0 for usage in known) for key in ("input", "cached", "output", "requests")}
+    return {**sums, "cost_usd": round(sum(costs), 6) if costs else None, "cost_unknown": len(agents) - len(costs)}
+
+
+def _short(root: Path, path: str) -> str:
+    return str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
