@@ -94,6 +94,8 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def _visible(text: object) -> str:
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape", "surrogatepass").decode() for c in str(text)
-    )
+    return "\n".join(line if line.isprintable() else _coded(line) for line in str(text).split("\n"))
+
+
+def _coded(line: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)

@@ -30,6 +30,7 @@ from orchestrator.cli import (
     logs,
     options,
     output,
+    report,
     roles,
     schema,
     setup,
@@ -173,6 +174,7 @@ events.add_to(app)
 status.add_to(app)
 logs.add_to(app)
 team_runs.add_to(app)
+report.add_to(app)
 agent_panes.add_to(app)
 worktree_changes.add_to(app)
 app.add_typer(daemon.app, name="daemon")

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Every day": ("up", "down", "status", "why", "agent", "task", "logs", "peek", "attach", "diff", "merge", "runs"),
     "Questions of agents": ("inbox", "approve", "deny", "answer", "release", "dismiss", "approvals"),
-    "Records": ("events", "broadcast"),
+    "Records": ("report", "events", "broadcast"),
     "Other work": ("squad", "spawn", "gsd", "worktree", "roles"),
     "Set-up": ("setup", "doctor", "trust", "config", "demo"),
     "Upkeep": ("daemon", "gc", "verify", "schema", "version"),

@@ -15,19 +15,21 @@ _BEGINNING = 1024  # bytes within which a page of ours has its mark
 def place_of(root: Path, chosen: Path | None, name: str) -> Path:
     """The file to write: the ``chosen`` one, else ``name`` in the project's `.agents/reports/`, which is made.
 
-    BadRequest ``path_escape`` if that directory is a link out of the project: a cloned repository must not choose
-    where we write.
+    BadRequest ``path_escape`` if that directory or file is a link out of the project: a cloned repository must not
+    choose where we write.
     """
     if chosen is not None:
         return chosen
     directory = root / REPORTS
-    if not Path(os.path.realpath(directory)).is_relative_to(os.path.realpath(root)):
-        raise BadRequest("path_escape", f"{directory} leads out of the project", "remove the link, or give -o FILE")
+    place = directory / Path(name).name
+    for path in (directory, place):
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+            raise BadRequest("path_escape", f"{path} leads out of the project", "remove the link, or give -o FILE")
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = directory / ".gitignore"
     if not os.path.lexists(ignore):
         ignore.write_text("*\n")
-    return directory / Path(name).name
+    return place
 
 
 def refuse_others(place: Path, mark: str, *, force: bool) -> None:

@@ -9,10 +9,10 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.edge.project_location import Project
 
 
-def choose_run(place: Project, wanted: str) -> str:
+def choose_run(place: Project, wanted: str, how: str = "add --run with one of") -> str:
     """The run to read: the wanted one, else a live one of this pane, else the only live one, else the newest.
 
-    Raises BadRequest if it is not there, or several are live.
+    Raises BadRequest if it is not there, or several are live; ``how`` begins the step that names one of them.
     """
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
@@ -29,7 +29,7 @@ def choose_run(place: Project, wanted: str) -> str:
     live = [run for run in live if _is_of_this_pane(run)] or live
     if len(live) > 1:
         ids = ", ".join(str(run["run_id"]) for run in live)
-        raise BadRequest("bad_argument", "several team runs are live", f"add --run with one of: {ids}")
+        raise BadRequest("bad_argument", "several team runs are live", f"{how}: {ids}")
     return str((live or runs)[-1]["run_id"])  # they come oldest first
 
 

@@ -20,6 +20,8 @@ from orchestrator.team.roster.run_records import AgentRecords, RunRecords, run_r
 
 HUMAN_KINDS = frozenset({"permission", "question", "dialog", "trust", "login", "hooks", "interrupted", "stalled"})
 """Kinds of `blocked` that last until a human acts; ``stalled`` is from `stalled` to `recovered`."""
+QUESTIONS = frozenset({"permission", "question", "dialog"})
+"""Kinds that an answer ends; a screen and a hook may name the same one differently."""
 TITLE, TEXT = 80, 320
 
 
@@ -46,7 +48,8 @@ class Wait:
     """One wait for a human: ``kind`` as in `blocked`, or stalled; ``end`` is None while it lasts.
 
     ``answer`` is the decision that was recorded (approve, always, deny, answer, release, dismiss), ``by`` who made it
-    and where ("human, top"); both are empty if it ended otherwise, for the recorded ``reason``.
+    and where ("human, ann, top"; "rule" for one that a human made before); both are empty if it ended otherwise, for
+    the recorded ``reason``.
     """
 
     begin: str
@@ -145,7 +148,7 @@ class _Fold:
         elif kind == "recovered":
             self._over("stalled", at, record)
         elif kind == "answered":
-            self._answered(record)
+            self._answered(record, at)
         elif kind in ("starting", "restarted"):
             self._all_over(at)
             self.lane.lives.append(Life(int(record["epoch"]), at))
@@ -194,12 +197,20 @@ class _Fold:
         for kind in list(self.waits):
             self._over(kind, at, {"reason": why})
 
-    def _answered(self, record: dict[str, Any]) -> None:
-        wait = self.waits.get(str(record.get("kind") or "")) or next(reversed(self.waits.values()), None)
-        if wait is not None:
-            who: dict[str, Any] = record.get("who") or {}
-            wait.answer = one_line(str(record.get("decision") or ""), TITLE)
-            wait.by = one_line(", ".join(str(who[key]) for key in ("as", "face") if who.get(key)), TITLE)
+    def _answered(self, record: dict[str, Any], at: str) -> None:
+        kind = str(record.get("kind") or "")
+        questions = [wait for name, wait in self.waits.items() if name in QUESTIONS]
+        wait = self.waits.get(kind) or (questions[-1] if questions and kind in QUESTIONS else None)
+        if wait is None:
+            if kind not in QUESTIONS:
+                return  # somebody has taken note of something that held nobody up
+            # A rule answered at once, so nobody was seen waiting.
+            wait = Wait(at, at, kind, one_line(str(record.get("asked") or kind), TEXT))
+            self.lane.waits.append(wait)
+        who = record.get("who")
+        words = [str(who.get(key) or "") for key in ("acts_as", "user", "face")] if isinstance(who, dict) else []
+        wait.answer = one_line(str(record.get("decision") or ""), TITLE)
+        wait.by = one_line(", ".join(dict.fromkeys(filter(None, words))), TITLE)
 
     def _life_over(self, kind: str, record: dict[str, Any], at: str) -> None:
         self._all_over(at, f"its CLI {'has stopped' if kind == 'stopped' else 'has ended'}")

@@ -245,7 +245,7 @@ def _totals(agents: list[dict[str, Any]], tasks: list[dict[str, Any]], waits: li
         "requeued": sum(attempt["how"] == "requeued" for task in tasks for attempt in task["attempts"]),
         "launches": sum(len(agent["launches"]) for agent in agents),
         "busy_s": round(sum(agent["busy_s"] for agent in agents), 3),
-        "waits": len(waits),
+        "waits": sum(not wait["by"].startswith("rule") for wait in waits),
         "waited_s": round(sum(agent["waited_s"] for agent in agents), 3),
         "usage": _usage(agents),
     }

@@ -46,9 +46,9 @@ def clock(at: object, form: str = "%Y-%m-%d %H:%M:%S") -> str:
         return str(at)
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, given in the singular."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun, given in the singular; ``plural`` if that is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def size(count: int | None) -> str:

@@ -25,6 +25,18 @@ def test_a_repository_cannot_lead_a_page_out_of_the_project(tmp_path, link):
     assert list(away.iterdir()) == []
 
 
+@pytest.mark.parametrize("target", ["page.html", "mine.html"])
+def test_a_link_in_the_place_of_a_page_cannot_lead_out_of_the_project(tmp_path, target):
+    root, away = tmp_path / "project", tmp_path / "away"
+    away.mkdir()
+    (away / "mine.html").write_text("<!-- MARK -->")
+    (root / ".agents" / "reports").mkdir(parents=True)
+    (root / ".agents" / "reports" / "page.html").symlink_to(away / target)
+    with pytest.raises(BadRequest) as refused:
+        reports.place_of(root, None, "page.html")
+    assert refused.value.code == "path_escape"
+
+
 def test_only_a_page_of_ours_or_force_is_written_over(tmp_path):
     place = tmp_path / "page.html"
     reports.refuse_others(place, "MARK", force=False)
