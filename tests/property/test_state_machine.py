@@ -18,6 +18,8 @@ from hypothesis.stateful import (
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import blocked, decisions, snapshot, state, supervision
 from orchestrator.core.screens import ScreenFinding
+from orchestrator.faces.timeline import HUMAN_KINDS, lane_of
+from orchestrator.team.roster.run_records import AgentRecords
 from tests.support.pure_team import Desk, essence, refold
 
 reached = Counter()
@@ -230,6 +232,21 @@ class Team(RuleBasedStateMachine):
                 runs.append(record["task_id"])
         order = [t for t in self.asked if t in first]
         assert list(dict.fromkeys(runs)) == order
+        self.the_timeline_shows_the_same()
+
+    def the_timeline_shows_the_same(self):
+        agent, lane = self.agent, lane_of(AgentRecords("a1", self.desk.logs["inbox"], self.desk.logs["outbox"]))
+        ends = Counter(bar.outcome for bar in lane.bars)
+        assert {outcome: ends[outcome] for outcome in agent.outcomes} == agent.outcomes
+        assert ends["unknown"] == 0
+        held = [(bar.task_id, bar.attempt) for bar in lane.bars if bar.end is None]
+        assert held == ([(agent.lease.task_id, agent.lease.attempt)] if agent.lease else [])
+        waits = {wait.kind for wait in lane.waits if wait.end is None}
+        assert waits == {*(set(agent.blocks) & HUMAN_KINDS), *(["stalled"] if agent.stalled else [])}
+        assert (lane.lives[-1].epoch, lane.lives[-1].end is None) == (
+            agent.epoch,
+            agent.life in ("starting", "ready"),
+        )
 
 
 def test_any_history_keeps_fifo_one_lease_and_exactly_one_end():

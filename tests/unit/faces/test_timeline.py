@@ -1,0 +1,280 @@
+"""What the records of a run show over time, also where records are missing."""
+
+import os
+
+import pytest
+
+from orchestrator.base.errors import BadRequest
+from orchestrator.faces.timeline import lane_of, timeline_of
+from orchestrator.journal.log_lines import encode
+from orchestrator.team.roster.run_records import AgentRecords
+from tests.support.run_files import RunFiles, at
+
+
+@pytest.fixture
+def files(tmp_path):
+    return RunFiles(tmp_path)
+
+
+def lane(files, name="c1"):
+    files.save()
+    return next(lane for lane in timeline_of(files.paths.root, files.run_id).agents if lane.agent_id == name)
+
+
+def gaps(files):
+    return [
+        (gap.log.rpartition("/")[2], gap.first_seq, gap.last_seq)
+        for gap in timeline_of(files.paths.root, "run-1").gaps
+    ]
+
+
+def damage(path, line, data=b"\0\0damaged"):
+    lines = path.read_bytes().split(b"\n")
+    lines[line - 1] = data
+    path.write_bytes(b"\n".join(lines))
+
+
+def test_an_attempt_lasts_from_its_delivery_to_its_end_and_a_lost_one_says_why(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10, {"task": "Run the tests"})
+    agent.out("requeued", 20, task_id="t1", attempt=2, reason="its program exited by itself")
+    agent.out("delivered", 30, task_id="t1", attempt=2)
+    agent.out("delivered", 35, task_id="t1", attempt=2, redelivered=True)
+    agent.end("t1", 40, "error", {"message": "token=hunter2hunter2 refused"}, attempt=2)
+    agent.task("t2", 50, title="Review")
+    first, second, running = lane(files).bars
+    assert (first.title, first.begin, first.end, first.outcome, first.attempt) == (
+        "Run the tests", at(11), at(20), "requeued", 1,
+    )  # fmt: skip
+    assert first.why == "its program exited by itself"
+    assert (second.begin, second.end, second.outcome, second.attempt) == (at(30), at(40), "error", 2)
+    assert "hunter2" not in second.why
+    assert (running.title, running.begin, running.end, running.outcome) == ("Review", at(51), None, "")
+
+
+def test_a_task_that_never_was_delivered_has_no_begin(files):
+    agent = files.agent("c1")
+    files.add(agent.inbox, "task", 5, task_id="t1", payload="Never", position=1)
+    agent.out("canceled", 6, task_id="t1", attempt=1)
+    (bar,) = lane(files).bars
+    assert (bar.title, bar.begin, bar.end, bar.outcome) == ("Never", None, at(6), "canceled")
+
+
+def test_a_wait_for_a_human_lasts_until_it_is_lifted_and_says_who_answered(files):
+    agent = files.agent("c1")
+    agent.out("blocked", 10, kind="permission", reason="Bash: make")
+    who = {"face": "top", "user": "ann", "acts_as": "human"}
+    agent.out("answered", 14, item="3f2a91bc", kind="permission", decision="approve", who=who)
+    agent.out("unblocked", 15, kind="permission", reason="it goes on")
+    agent.out("blocked", 20, kind="rate_limit", reason="usage limit", until="5pm")
+    agent.out("unblocked", 30, kind="rate_limit", reason="gone")
+    agent.out("blocked", 40, kind="login", reason="log in")
+    agent.out("exited", 45, reason="exit code 1", how="exit", code=1)
+    agent.out("stalled", 50, reason="no event")
+    permission, login, stalled = lane(files).waits
+    assert (permission.begin, permission.end, permission.kind) == (at(10), at(15), "permission")
+    assert (permission.answer, permission.by) == ("approve", "human, ann, top")
+    assert (login.end, login.answer) == (at(45), "")
+    assert (stalled.kind, stalled.end) == ("stalled", None)
+
+
+def test_another_question_of_the_same_kind_is_another_wait(files):
+    agent = files.agent("c1")
+    agent.out("blocked", 10, kind="permission", reason="Bash: make")
+    agent.out("blocked", 12, kind="permission", reason="Bash: make install")
+    first, second = lane(files).waits
+    assert (first.end, second.begin, second.end) == (at(12), at(12), None)
+
+
+def test_an_answer_of_a_rule_is_a_wait_of_no_length_and_a_dismissed_error_is_none(files):
+    agent = files.agent("c1")
+    rule = {"face": "rule", "acts_as": "rule"}
+    agent.out("answered", 10, item="a", kind="permission", decision="approve", who=rule, asked="Bash: ls")
+    agent.out("answered", 11, item="b", kind="error", decision="dismiss", who=rule)
+    (wait,) = lane(files).waits
+    assert (wait.begin, wait.end, wait.text, wait.by) == (at(10), at(10), "Bash: ls", "rule")
+
+
+def test_each_launch_says_when_it_was_ready_and_how_it_ended(files):
+    agent = files.agent("c1")
+    agent.out("exited", 20, reason="exit code 1", how="exit", code=1)
+    agent.out("restarted", 25, reason="it exited", epoch=2)
+    agent.out("ready", 26, epoch=2)
+    agent.out("stopped", 40, how="stopped by itself", epoch=2)
+    agent.out("deleted", 41, epoch=2)
+    seen = lane(files)
+    assert [(life.epoch, life.begin, life.ready, life.end, life.how) for life in seen.lives] == [
+        (1, at(0), at(1), at(20), "exited"),
+        (2, at(25), at(26), at(40), "stopped"),
+    ]
+    assert seen.deleted == at(41)
+
+
+def test_the_run_has_the_agents_whose_first_record_names_it_in_the_order_of_their_creation(files):
+    files.agent("zoe", 1)
+    files.agent("ann", 2)
+    files.agent("other", 0, run_id="run-2")
+    files.save()
+    timeline = timeline_of(files.paths.root, "run-1")
+    assert [lane.agent_id for lane in timeline.agents] == ["zoe", "ann"]
+    assert (timeline.begin, timeline.end, timeline.gaps) == (at(0), None, [])
+
+
+def test_what_no_file_knows_is_no_run(files):
+    files.save()
+    for wrong, code in (("run-2", "unknown_run"), ("../run-1", "bad_id")):
+        with pytest.raises(BadRequest) as refused:
+            timeline_of(files.paths.root, wrong)
+        assert refused.value.code == code
+
+
+# -- missing records ------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_line_is_a_gap_and_its_attempt_ends_where_nobody_knows(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10, "one")
+    agent.end("t1", 20)
+    agent.task("t2", 30, "two")
+    files.save()
+    damage(agent.outbox, 4)
+    damage(agent.inbox, 1)
+    assert gaps(files) == [("inbox.jsonl", 1, 1), ("outbox.jsonl", 4, 4)]
+    first, second = timeline_of(files.paths.root, "run-1").agents[0].bars
+    assert (first.outcome, first.end) == ("unknown", at(31))
+    assert (second.title, second.outcome) == ("two", "")
+
+
+def test_an_end_that_the_outbox_has_lost_is_taken_from_the_broadcast(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10, "one")
+    agent.end("t1", 20, "error", {"message": "no"})
+    files.broadcast(agent, 4)
+    files.save()
+    damage(agent.outbox, 4)
+    timeline = timeline_of(files.paths.root, "run-1")
+    (bar,) = timeline.agents[0].bars
+    assert (bar.end, bar.outcome, bar.why) == (at(20), "error", "no")
+    assert gaps(files) == [("outbox.jsonl", 4, None)]
+
+
+def test_a_log_that_ends_before_what_the_broadcast_knows_declares_it(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10, "one")
+    agent.end("t1", 20)
+    files.broadcast(agent, 4)
+    files.save()
+    agent.outbox.write_bytes(b"".join(line + b"\n" for line in agent.outbox.read_bytes().split(b"\n")[:3]))
+    timeline = timeline_of(files.paths.root, "run-1")
+    assert [(gap.first_seq, gap.last_seq) for gap in timeline.gaps] == [(4, 4)]
+    assert timeline.agents[0].bars[0].outcome == "result"
+
+
+def test_lines_that_were_cut_out_and_lines_that_doctor_has_replaced_are_gaps(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10, "one")
+    agent.out("lost", 15, quarantined="outbox.jsonl.quarantine-1")
+    agent.end("t1", 20)
+    files.save()
+    assert gaps(files) == [("outbox.jsonl", 4, 4)]
+    lines = agent.outbox.read_bytes().splitlines(keepends=True)
+    agent.outbox.write_bytes(b"".join([lines[0], *lines[2:]]))
+    assert gaps(files) == [("outbox.jsonl", 2, 2), ("outbox.jsonl", 4, 4)]
+
+
+def test_an_agent_whose_data_gc_has_removed_keeps_its_row_and_its_ends(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10, "one", title="One")
+    agent.end("t1", 20, title="One")
+    files.broadcast(agent, 4)
+    files.save()
+    agent.outbox.unlink()
+    agent.inbox.unlink()
+    note = files.paths.collected(agent.outbox.parent)
+    note.write_text(
+        '{"run_id": "run-1", "name": "Cee", "engine": "codex", "created_at": null, "collected_at": "then",'
+        f' "deleted_at": "{at(50)}"}}'
+    )
+    timeline = timeline_of(files.paths.root, "run-1")
+    (seen,) = timeline.agents
+    assert (seen.name, seen.engine, seen.deleted) == ("Cee", "codex", at(50))
+    assert [(bar.title, bar.begin, bar.outcome) for bar in seen.bars] == [("One", None, "result")]
+    assert [(gap.first_seq, gap.last_seq) for gap in timeline.gaps] == [(1, None)]
+
+
+def test_a_run_whose_file_is_damaged_is_shown_from_its_agents(files):
+    files.agent("c1", 3)
+    files.save()
+    files.paths.run_json("run-1").write_text("{")
+    timeline = timeline_of(files.paths.root, "run-1")
+    assert (timeline.begin, timeline.end) == (at(3), None)
+    assert gaps(files) == [("run.json", 1, None)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"at": 5}, {"at": "yesterday"}, {"at": "2026-11-02T09:00:00.000"}, {"epoch": "1"}, {"task_id": 7},
+        {"task_id": None}, {"attempt": "first"}, {"attempt": None}, {"at": None},
+    ],
+)  # fmt: skip
+def test_a_record_without_the_keys_of_its_type_is_a_gap(files, wrong):
+    """A log of another machine may hold anything that has a checksum."""
+    agent = files.agent("c1")
+    agent.task("t1", 10, "one")
+    agent.end("t1", 20)
+    files.logs[agent.outbox][-1].update(wrong)
+    files.save()
+    assert gaps(files) == [("outbox.jsonl", 4, 4)]
+
+
+def test_odd_values_of_other_keys_do_no_harm(files):
+    agent = files.agent("c1", name=["a"], engine={"x": 1}, role=None)
+    odd = [None, 7, [], {"a": {}}, "\x1b[31m\u202e", "x" * 5000]
+    for value in odd:
+        agent.out("blocked", 10, kind=value, reason=value)
+        agent.out("answered", 11, item=value, kind="permission", decision=value, who=value, asked=value)
+        agent.out("unblocked", 12, kind=value, reason=value)
+        agent.task("t1", 13, value)
+        agent.end("t1", 14, "error", value, title=value)
+        agent.out("exited", 15, reason=value, how=value)
+    seen = lane(files)
+    texts = [bar.title + bar.why for bar in seen.bars] + [wait.text + wait.answer + wait.by for wait in seen.waits]
+    assert all(text.isprintable() and len(text) < 500 for text in [*texts, seen.name, seen.engine])
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory", "unreadable bytes"])
+def test_something_else_in_the_place_of_a_log_is_a_gap(files, tmp_path, kind):
+    agent = files.agent("c1")
+    files.save()
+    content = agent.outbox.read_bytes()
+    agent.outbox.unlink()
+    if kind == "pipe":
+        os.mkfifo(agent.outbox)
+    elif kind == "link":
+        (tmp_path / "elsewhere").write_bytes(content)
+        agent.outbox.symlink_to(tmp_path / "elsewhere")
+    elif kind == "directory":
+        agent.outbox.mkdir()
+    else:
+        agent.outbox.write_bytes(os.urandom(1000) + b"\n")
+    files.paths.meta("c1").write_text('{"run_id": "run-1", "name": "Cee"}')
+    timeline = timeline_of(files.paths.root, "run-1")
+    assert [lane.name for lane in timeline.agents] == ["Cee"]
+    assert kind == "pipe" or timeline.gaps
+
+
+def test_records_of_a_newer_version_are_a_gap(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10, "one")
+    files.save()
+    with agent.outbox.open("ab") as log:
+        log.write(encode({"at": at(15), "type": "levitated", "epoch": 1}, 4)[1])
+        log.write(encode({"at": at(20), "type": "result", "epoch": 1, "by": "agent", "task_id": "t1"}, 5)[1])
+    assert gaps(files) == [("outbox.jsonl", 4, 4)]
+    assert timeline_of(files.paths.root, "run-1").agents[0].bars[0].outcome == "result"
+
+
+def test_a_lane_of_no_records_is_empty():
+    seen = lane_of(AgentRecords("c1"))
+    assert (seen.name, seen.bars, seen.waits, seen.lives) == ("c1", [], [], [])
