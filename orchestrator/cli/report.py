@@ -22,7 +22,8 @@ def report(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the values as JSON, errors included; a page is written only with --output.")
+        bool,
+        typer.Option("--json", help="Print JSON instead, errors included; a page is written only with --output."),
     ] = False,
 ) -> None:
     """Write a report of a team run: one page with its timeline, tasks, results and cost.

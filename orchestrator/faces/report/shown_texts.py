@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ MOST = 65_536
 """Maximum number of characters that are shown of one text."""
 LEAST = 500
 """Each text keeps this many, however many there are."""
-SLACK = 4096
-"""A secret is looked for this far after the cut: half a secret is not known as one."""
+SLACK = 8192
+_WORD_AFTER = re.compile(r"\S{0,8000}[\s\S]{0,128}")
+"""What is read after the cut: half a secret is not known as one."""
 
 
 @dataclass(slots=True)
@@ -44,5 +46,6 @@ def limit_for(sizes: Iterable[int], budget: int) -> int:
 
 def shown(text: ShownText, limit: int) -> dict[str, Any]:
     """``{text, chars, cut}``: at most ``limit`` characters, with secrets masked."""
-    head = masked(text.text[: limit + SLACK]).replace("\r\n", "\n").expandtabs(4)
+    rest = _WORD_AFTER.match(text.text, limit)
+    head = masked(text.text[: rest.end() if rest else limit]).replace("\r\n", "\n").expandtabs(4)
     return {"text": head[:limit].rstrip(), "chars": text.chars, "cut": text.chars > limit}
