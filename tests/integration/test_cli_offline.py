@@ -139,6 +139,31 @@ def test_reading_commands_tell_the_facts_with_status_unknown_and_write_nothing(s
     assert not list((shell.root.parent / "run").rglob("socket")), "a reader never starts a daemon"
 
 
+def test_a_report_is_written_from_damaged_files_and_replaces_only_a_report(shell: Shell) -> None:
+    log(
+        shell.root / ".agents" / "agents" / "builder" / "outbox.jsonl",
+        happened("delivered", task_id="t-2", attempt=1),
+    )
+    with (shell.root / ".agents" / "agents" / "builder" / "outbox.jsonl").open("ab") as damaged:
+        damaged.write(b"half a line\n")
+    done = shell("report")
+    page = shell.root / ".agents" / "reports" / f"{RUN}.html"
+    assert (done.returncode, done.stdout.strip()) == (0, str(page))
+    assert "Records of this run are missing" in page.read_text()
+    assert "\x1b" not in page.read_text()
+    assert shell("report", RUN).returncode == 0
+    values = shell.json("report")
+    assert (values["file"], values["run"]["run_id"], values["totals"]["finished"]["result"]) == (None, RUN, 1)
+    assert [task["state"] for task in values["tasks"]] == ["result", "running"]
+    assert [gap["first_seq"] for gap in values["gaps"]] == [7]
+    page.write_text("mine")
+    assert shell.json("report", "-o", str(page), status=2)["error"]["code"] == "bad_argument"
+    assert page.read_text() == "mine"
+    assert shell.json("report", "-o", str(page), "--force")["file"] == str(page)
+    for wrong, code in (("run-0", "unknown_run"), ("../x", "bad_id")):
+        assert shell.json("report", wrong, status=2)["error"]["code"] == code
+
+
 def agents(root: Path, count: int) -> None:
     """Further agents, each at work on a task with a long title in wide letters."""
     for n in range(count):

@@ -37,6 +37,11 @@ def _recovery(setting: Setting) -> None:
     setting.values["run-20261122-101500-a1b2c3"] = lambda: orchestrator(stage, "agent", "list")["agents"][0]["run_id"]
 
 
+def _report(setting: Setting) -> None:
+    run(setting, "orchestrator agent create builder --role builds")
+    run(setting, "orchestrator task add builder --command true --wait")
+
+
 def _spawn(setting: Setting) -> None:
     stage = setting.stage
     put(stage.root / "review.md", "- The login has no test.\n")
@@ -68,6 +73,7 @@ def _worktrees(setting: Setting) -> None:
 
 SETTINGS: dict[str, Callable[[Setting], None]] = {
     "docs/recovery.md": _recovery,
+    "docs/report.md": _report,
     "docs/spawn-runs.md": _spawn,
     "docs/squads.md": _squads,
     "docs/team.md": _team,

@@ -70,6 +70,8 @@ STORIES = {
         orchestrator task show t-3cf763d69597
         orchestrator agent delete builder --force --yes
         orchestrator runs
+        orchestrator report
+        orchestrator report run-7c21 -o team.html
         orchestrator verify --json | jq '.violations[]'
         orchestrator doctor --json | jq '.findings[] | select(.level == "bad")'
         orchestrator doctor --fix
@@ -194,6 +196,7 @@ def examples() -> list[str]:
 
 def _agents(setting: Setting) -> None:
     put(setting.stage.root / "Makefile", MAKEFILE)
+    setting.values["run-7c21"] = lambda: orchestrator(setting.stage, "runs")["runs"][0]["run_id"]
     setting.values["t-3cf763d69597"] = lambda: orchestrator(setting.stage, "task", "list", "--all")["tasks"][0][
         "task_id"
     ]

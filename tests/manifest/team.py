@@ -59,6 +59,8 @@ RUN_DIRECTORIES = "unit/edge/test_run_directories.py::test_"
 FIX = "integration/test_fix.py::test_"
 CACHE = "unit/team/roster/test_checkpoints.py::test_"
 TREES = "integration/test_worktrees.py::test_"
+REPORT = "unit/faces/test_report.py::test_"
+TIMELINE = "unit/faces/test_timeline.py::test_"
 VERIFY = "unit/team/recovery/test_verification.py::test_"
 WORLD = "crash/test_world_"
 DAMAGE = "property/test_journal_damage.py::test_"
@@ -995,6 +997,36 @@ PROMISES: dict[str, Promise] = {
             "integration/test_task_words.py::test_a_task_in_words_is_done_and_its_attachments_are_copied_once",
             "integration/test_task_words.py::test_a_refused_task_leaves_no_copies",
             "integration/test_task_words.py::test_a_link_that_an_agent_planted_is_never_followed",
+        ),
+    ),
+    "REPORT1": Promise(
+        "A report is one page of a team run that loads and runs nothing, and needs no daemon.",
+        (
+            f"{REPORT}the_page_has_each_task_with_request_attempts_outcome_and_result",
+            f"{REPORT}nothing_is_loaded_and_nothing_runs",
+            f"{REPORT}a_thousand_tasks_with_long_texts_make_a_page_of_bounded_size",
+            "integration/test_cli_offline.py::test_a_report_is_written_from_damaged_files_and_replaces_only_a_report",
+        ),
+    ),
+    "REPORT2": Promise(
+        "Nothing in a report is markup, a secret or private because an agent, a file or a model wrote it.",
+        (
+            f"{REPORT}text_of_strangers_in_every_field_stays_text",
+            f"{REPORT}secrets_are_masked_wherever_they_stand",
+            f"{REPORT}a_secret_that_the_cut_goes_through_is_masked",
+            f"{REPORT}what_is_private_is_not_shown",
+            "unit/cli/test_reports.py::test_a_link_in_the_place_of_a_page_cannot_lead_out_of_the_project",
+        ),
+    ),
+    "REPORT3": Promise(
+        "A timeline shows what the records say, and declares records that are missing.",
+        (
+            "property/test_state_machine.py::test_any_history_keeps_fifo_one_lease_and_exactly_one_end",
+            f"{TIMELINE}a_wait_for_a_human_lasts_until_it_is_lifted_and_says_who_answered",
+            f"{TIMELINE}a_damaged_line_is_a_gap_and_its_attempt_ends_where_nobody_knows",
+            f"{TIMELINE}an_end_that_the_outbox_has_lost_is_taken_from_the_broadcast",
+            f"{TIMELINE}a_log_that_ends_before_what_the_broadcast_knows_declares_it",
+            f"{TIMELINE}an_agent_whose_data_gc_has_removed_keeps_its_row_and_its_ends",
         ),
     ),
 }

@@ -27,8 +27,8 @@ LOOKED_AT = 50
 """Of so many agents the worktree is looked at: each costs some runs of git."""
 
 Figures = Mapping[str, Any]
-UsageOf = Callable[[str], tuple[Figures | None, Mapping[str, Figures]]]
-"""Tokens and cost of an agent: of all its requests (None: not known), and of those of each task."""
+UsageOf = Callable[[str, str], tuple[Figures | None, Mapping[str | None, Figures]]]
+"""Tokens and cost of an agent (by id and engine): of all its requests (None: not known), and of those of each task."""
 
 
 class RunReport(NamedTuple):
@@ -38,7 +38,7 @@ class RunReport(NamedTuple):
     timeline: Timeline
 
 
-def no_usage(_agent_id: str) -> tuple[Figures | None, Mapping[str, Figures]]:
+def no_usage(_agent_id: str, _engine: str) -> tuple[Figures | None, Mapping[str | None, Figures]]:
     """For agents of which no tokens are known."""
     return None, {}
 
@@ -52,7 +52,7 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
     records = run_records(root, run_id, _kept)
     timeline = timelines.timeline(records)
     now = rfc3339(at)
-    usage = {lane.agent_id: usage_of(lane.agent_id) for lane in timeline.agents}
+    usage = {lane.agent_id: usage_of(lane.agent_id, lane.engine) for lane in timeline.agents}
     tasks: list[dict[str, Any]] = []
     for agent, lane in zip(records.agents, timeline.agents, strict=True):
         tasks += _tasks(root, agent, lane, usage[agent.agent_id][1], now)
@@ -96,7 +96,7 @@ def _kept(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tasks(
-    root: Path, agent: AgentRecords, lane: Lane, usage: Mapping[str, Figures], now: str
+    root: Path, agent: AgentRecords, lane: Lane, usage: Mapping[str | None, Figures], now: str
 ) -> Iterable[dict[str, Any]]:
     tasks: dict[str, dict[str, Any]] = {}
     private: set[str] = set()

@@ -116,7 +116,7 @@ def test_text_of_strangers_in_every_field_stays_text(files):
     agent.out("exited", 22, reason=NASTY, how="exit")
     files.file["created_at"] = NASTY
     usage = {"input": 1, "output": 1, "requests": 1, "cost_usd": None, "unknown": NASTY, "models": [NASTY]}
-    page = html(made(files, usage_of=lambda _: (usage, {NASTY: usage})))
+    page = html(made(files, usage_of=lambda *_: (usage, {NASTY: usage})))
     parts = seen(page)
     assert parts.tags <= TAGS
     assert not {name for name in parts.attributes if name.startswith("on")} | parts.attributes & {"src"}
@@ -214,8 +214,8 @@ def test_tokens_and_cost_are_summed_and_what_is_unknown_is_said(files):
         "models": ["m"],
         "unknown": "",
     }
-    usage = {"c1": (known, {"t1": known}), "c2": (None, {})}
-    report = made(files, usage_of=usage.__getitem__)
+    usage = {"c1": (known, {"t1": known, None: known}), "c2": (None, {})}
+    report = made(files, usage_of=lambda agent_id, _engine: usage[agent_id])
     assert report.values["totals"]["usage"] == {
         "input": 1000, "cached": 500, "output": 20, "requests": 3, "cost_usd": 1.25, "cost_unknown": 1,
     }  # fmt: skip
