@@ -28,7 +28,7 @@ LOOKED_AT = 50
 
 Figures = Mapping[str, Any]
 UsageOf = Callable[[str, str], tuple[Figures | None, Mapping[str | None, Figures]]]
-"""Tokens and cost of an agent (by id and engine): of all its requests (None: not known), and of those of each task."""
+"""Tokens and cost of an agent, by id and engine: of all its requests (None: not known), and of each task."""
 
 
 class RunReport(NamedTuple):
