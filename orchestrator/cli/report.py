@@ -26,11 +26,11 @@ def report(
         typer.Option("--json", help="Print JSON instead, errors included; a page is written only with --output."),
     ] = False,
 ) -> None:
-    """Write a report of a team run: one page with its timeline, tasks, results and cost.
+    """Write a report of a team run as one page.
 
-    The page is one file that needs nothing else: no network, no script. It says what waited for a human and for how
-    long, and which records are missing. Secrets are masked. Works for ended runs and without a daemon. Default:
-    .agents/reports/<run>.html in the project.
+    The page shows its timeline, tasks, results and cost, what waited for a human and for how long, and which records
+    are missing. It needs no network and runs no script. Secrets are masked. Works for ended runs and without a
+    daemon. Default: .agents/reports/<run>.html in the project.
     """
     from orchestrator.faces.report import report_data, report_page  # noqa: PLC0415  (no other command draws)
 
