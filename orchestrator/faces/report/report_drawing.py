@@ -12,7 +12,7 @@ from typing import NamedTuple
 from orchestrator.base.svg_page import escaped, svg_sheet
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.faces.report.report_words import clock, counted, duration, instant, seconds_between
-from orchestrator.faces.timeline import Bar, Lane, Life, Timeline, Wait
+from orchestrator.faces.timeline import Bar, Lane, Timeline, Wait
 
 NAMES_W, CHART_W, ROW_H, HEAD_H, PAD = 170, 960, 30, 34, 10
 BAR_Y, BAR_H, WAIT_Y, WAIT_H = 4, 15, 21, 5
@@ -113,10 +113,12 @@ def _sign(outcome: str) -> str:
 
 
 def _scale(timeline: Timeline, now: str) -> _Scale:
-    times = [timeline.begin, timeline.end or now]
+    """From the begin of the run to its end, to now while something is open, else to the last record."""
+    times = [timeline.begin, timeline.end]
     for lane in timeline.agents:
-        spans: Sequence[Bar | Wait | Life] = (*lane.bars, *lane.waits, *lane.lives)
-        times += [at for span in spans for at in (span.begin, span.end) if at]
+        spans: Sequence[Bar | Wait] = (*lane.bars, *lane.waits)
+        times += [at for span in spans for at in (span.begin, span.end or now)]
+        times += [at for life in lane.lives for at in (life.begin, life.ready, life.end)]
     moments = [moment for at in times if (moment := instant(at)) is not None and moment.tzinfo is not None]
     first = min(moments, default=datetime(1970, 1, 1, tzinfo=UTC))
     return _Scale(first, max(1.0, (max(moments, default=first) - first).total_seconds()))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.faces.report import report_data
+from orchestrator.faces.report.report_drawing import drawing
 from orchestrator.faces.report.report_page import MARK, html
 from orchestrator.faces.report.report_words import clock, dollars, duration, seconds_between, size, tokens
 from orchestrator.faces.report.shown_texts import LEAST, MOST, limit_for, shown, text_of
@@ -254,6 +255,23 @@ def test_a_clock_that_was_wrong_does_no_harm(files, begin):
     page = html(made(files))
     assert "NaN" not in page
     assert not re.search(r'width="-', page)
+
+
+def test_the_drawing_of_a_team_at_rest_ends_with_its_last_record(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10)
+    agent.end("t1", 20)
+    assert bar_of_result(files) > 500
+    agent.task("t2", 30)
+    assert bar_of_result(files) < 200, "what still runs goes on until now"
+
+
+def bar_of_result(files):
+    """How far right the first result begins."""
+    report = made(files)
+    return float(
+        re.search(r'class="b-result" x="([\d.]+)"', drawing(report.timeline, report.values["made_at"], {}))[1]
+    )
 
 
 def test_a_foreign_worktree_is_not_asked_for(files, monkeypatch):
