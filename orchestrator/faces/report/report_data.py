@@ -14,7 +14,7 @@ from orchestrator.base.final_states import TERMINAL
 from orchestrator.base.secret_masks import one_line
 from orchestrator.core.task_words import PRIVATE
 from orchestrator.faces import timeline as timelines
-from orchestrator.faces.report.report_words import seconds_between
+from orchestrator.faces.amount_words import seconds_between
 from orchestrator.faces.report.shown_texts import ShownText, limit_for, shown, text_of
 from orchestrator.faces.timeline import Bar, Lane, Timeline
 from orchestrator.team.roster import task_views

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from orchestrator.base.svg_page import escaped, svg_sheet
 from orchestrator.core.glyphs import outcome_sign
-from orchestrator.faces.report.report_words import clock, counted, duration, instant, seconds_between
+from orchestrator.faces.amount_words import clock, counted, duration, instant, seconds_between
 from orchestrator.faces.timeline import Bar, Lane, Timeline, Wait
 
 NAMES_W, CHART_W, ROW_H, HEAD_H, PAD = 170, 960, 30, 34, 10

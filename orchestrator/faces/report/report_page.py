@@ -11,10 +11,10 @@ from typing import Any
 
 from orchestrator.base.svg_page import escaped, page, scrolled
 from orchestrator.core.glyphs import outcome_sign
+from orchestrator.faces.amount_words import clock, counted, dollars, duration, size, tokens
 from orchestrator.faces.report.report_data import RunReport
 from orchestrator.faces.report.report_drawing import SIGNS, drawing, legend
 from orchestrator.faces.report.report_drawing import STYLE as DRAWING_STYLE
-from orchestrator.faces.report.report_words import clock, counted, dollars, duration, size, tokens
 
 MARK = "orchestrator report"
 """Stands in the first bytes of every report: a file that has it is ours to replace."""

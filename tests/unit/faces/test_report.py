@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from orchestrator.faces.amount_words import clock, dollars, duration, seconds_between, size, tokens
 from orchestrator.faces.report import report_data
 from orchestrator.faces.report.report_drawing import drawing
 from orchestrator.faces.report.report_page import MARK, html
-from orchestrator.faces.report.report_words import clock, dollars, duration, seconds_between, size, tokens
 from orchestrator.faces.report.shown_texts import LEAST, MOST, limit_for, shown, text_of
 from tests.support.drawn_pages import seen
 from tests.support.run_files import BEGIN, RunFiles, at

@@ -1,4 +1,4 @@
-"""The words of a report: durations, amounts, times of day, tokens and money. Pure."""
+"""The words of faces and commands for durations, times of day, sizes, tokens and money. Pure."""
 
 from __future__ import annotations
 
