@@ -18,8 +18,6 @@ from orchestrator.core.task_words import reason_of, title_of
 from orchestrator.team.roster.log_salvage import LogGap
 from orchestrator.team.roster.run_records import AgentRecords, RunRecords, run_records
 
-HUMAN_KINDS = frozenset({"permission", "question", "dialog", "trust", "login", "hooks", "interrupted", "stalled"})
-"""Kinds of `blocked` that last until a human acts; ``stalled`` is from `stalled` to `recovered`."""
 QUESTIONS = frozenset({"permission", "question", "dialog"})
 """Kinds that an answer ends; a screen and a hook may name the same one differently."""
 TITLE, TEXT = 80, 320
@@ -45,7 +43,9 @@ class Bar:
 
 @dataclass(slots=True)
 class Wait:
-    """One wait for a human: ``kind`` as in `blocked`, or stalled; ``end`` is None while it lasts.
+    """One wait for a human, as the inbox counts them; ``end`` is None while it lasts.
+
+    ``kind`` is that of `blocked` (permission, login, rate_limit, …; blocked without a kind), stalled, or failed.
 
     ``answer`` is the decision that was recorded (approve, always, deny, answer, release, dismiss), ``by`` who made it
     and where ("human, ann, top"; "rule" for one that a human made before); both are empty if it ended otherwise, for
@@ -144,7 +144,7 @@ class _Fold:
         elif kind in ("blocked", "stalled"):
             self._waits(record, at)
         elif kind == "unblocked":
-            self._over(str(record.get("kind") or ""), at, record)
+            self._over(_kind(record), at, record)
         elif kind == "recovered":
             self._over("stalled", at, record)
         elif kind == "answered":
@@ -182,11 +182,10 @@ class _Fold:
         bar.end, bar.outcome, bar.why = at, kind, one_line(why, TEXT)
 
     def _waits(self, record: dict[str, Any], at: str) -> None:
-        kind = "stalled" if record["type"] == "stalled" else str(record.get("kind") or "")
-        self._over(kind, at, {"reason": "it asked something else"})
-        if kind in HUMAN_KINDS:
-            wait = self.waits[kind] = Wait(at, None, kind, one_line(str(record.get("reason") or kind), TEXT))
-            self.lane.waits.append(wait)
+        kind = _kind(record) if record["type"] == "blocked" else str(record["type"])
+        self._over(kind, at, {"reason": "something else followed"})
+        wait = self.waits[kind] = Wait(at, None, kind, one_line(str(record.get("reason") or kind), TEXT))
+        self.lane.waits.append(wait)
 
     def _over(self, kind: str, at: str, record: dict[str, Any]) -> None:
         wait = self.waits.pop(kind, None)
@@ -218,9 +217,15 @@ class _Fold:
         if life is not None and life.end is None:
             life.end, life.how = at, kind
             life.why = one_line(str(record.get("reason") or record.get("how") or ""), TEXT)
+        if kind == "failed":
+            self._waits(record, at)
 
     def _title(self, record: dict[str, Any]) -> str:
         return one_line(str(record.get("title") or ""), TITLE) or self.titles.get(str(record["task_id"]), "")
+
+
+def _kind(record: dict[str, Any]) -> str:
+    return one_line(str(record.get("kind") or ""), TITLE) or "blocked"
 
 
 def _why(kind: str, record: dict[str, Any]) -> str:

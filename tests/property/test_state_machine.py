@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import blocked, decisions, snapshot, state, supervision
 from orchestrator.core.screens import ScreenFinding
-from orchestrator.faces.timeline import HUMAN_KINDS, lane_of
+from orchestrator.faces.timeline import lane_of
 from orchestrator.team.roster.run_records import AgentRecords
 from tests.support.pure_team import Desk, essence, refold
 
@@ -242,7 +242,8 @@ class Team(RuleBasedStateMachine):
         held = [(bar.task_id, bar.attempt) for bar in lane.bars if bar.end is None]
         assert held == ([(agent.lease.task_id, agent.lease.attempt)] if agent.lease else [])
         waits = {wait.kind for wait in lane.waits if wait.end is None}
-        assert waits == {*(set(agent.blocks) & HUMAN_KINDS), *(["stalled"] if agent.stalled else [])}
+        held = {kind or "blocked" for kind in agent.blocks} | ({"stalled"} if agent.stalled else set())
+        assert waits == (held | {"failed"} if agent.life == "failed" else held)
         assert (lane.lives[-1].epoch, lane.lives[-1].end is None) == (
             agent.epoch,
             agent.life in ("starting", "ready"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -19,12 +20,12 @@ from orchestrator.faces.report.shown_texts import ShownText, limit_for, shown, t
 from orchestrator.faces.timeline import Bar, Lane, Timeline
 from orchestrator.team.roster import task_views
 from orchestrator.team.roster.run_records import AgentRecords, run_records
-from orchestrator.team.worktrees.inspection import look
+from orchestrator.team.worktrees.inspection import LOOK_S, look
 
 BUDGET = 3_000_000
 """How many characters of requests and results a report shows in all."""
-LOOKED_AT = 50
-"""Of so many agents the worktree is looked at: each costs some runs of git."""
+GIT_S = 20.0
+"""For this long in all, git is asked about the agents' worktrees."""
 
 Figures = Mapping[str, Any]
 UsageOf = Callable[[str, str], tuple[Figures | None, Mapping[str | None, Figures]]]
@@ -52,16 +53,18 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
     records = run_records(root, run_id, _kept)
     timeline = timelines.timeline(records)
     now = rfc3339(at)
+    last = timeline.end or now  # what is open lasts until then
     usage = {lane.agent_id: usage_of(lane.agent_id, lane.engine) for lane in timeline.agents}
     tasks: list[dict[str, Any]] = []
     for agent, lane in zip(records.agents, timeline.agents, strict=True):
-        tasks += _tasks(root, agent, lane, usage[agent.agent_id][1], now)
+        tasks += _tasks(root, agent, lane, usage[agent.agent_id][1], last)
     tasks.sort(key=lambda task: (task["queued_at"] or task["began_at"] or task["ended_at"] or "", task["agent_id"]))
     _cut(tasks)
-    waits = [wait for lane in timeline.agents for wait in _waits(lane, timeline.end or now)]
+    waits = [wait for lane in timeline.agents for wait in _waits(lane, last)]
+    until = time.monotonic() + GIT_S
     agents = [
-        _agent(root, agent, lane, usage[agent.agent_id][0], look_at=rank < LOOKED_AT, now=now)
-        for rank, (agent, lane) in enumerate(zip(records.agents, timeline.agents, strict=True))
+        _agent(agent, lane, usage[agent.agent_id][0], last) | {"worktree": _worktree(root, agent, until)}
+        for agent, lane in zip(records.agents, timeline.agents, strict=True)
     ]
     values = {
         "project": str(root),
@@ -72,7 +75,7 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
             "begin": timeline.begin or None,
             "end": timeline.end,
             "live": timeline.end is None,
-            "seconds": seconds_between(timeline.begin, timeline.end or now),
+            "seconds": seconds_between(timeline.begin, last),
         },
         "totals": _totals(agents, tasks, waits),
         "agents": agents,
@@ -96,7 +99,7 @@ def _kept(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tasks(
-    root: Path, agent: AgentRecords, lane: Lane, usage: Mapping[str | None, Figures], now: str
+    root: Path, agent: AgentRecords, lane: Lane, usage: Mapping[str | None, Figures], last: str
 ) -> Iterable[dict[str, Any]]:
     tasks: dict[str, dict[str, Any]] = {}
     private: set[str] = set()
@@ -111,7 +114,7 @@ def _tasks(
             tasks[task_id]["cancel_requested"] = True
     for bar in lane.bars:
         task = tasks.setdefault(bar.task_id, _task(lane, bar.task_id, {}, usage.get(bar.task_id)))
-        _attempt(task, bar, now)
+        _attempt(task, bar, last)
     for record in agent.outbox:
         task = tasks.get(str(record.get("task_id") or ""), {})
         if task and record["type"] in TERMINAL:
@@ -150,7 +153,7 @@ def _task(lane: Lane, task_id: str, record: dict[str, Any], usage: Figures | Non
     }
 
 
-def _attempt(task: dict[str, Any], bar: Bar, now: str) -> None:
+def _attempt(task: dict[str, Any], bar: Bar, last: str) -> None:
     if not task["request_known"] and bar.title:
         task["title"] = bar.title
     if bar.begin is not None:
@@ -159,7 +162,7 @@ def _attempt(task: dict[str, Any], bar: Bar, now: str) -> None:
                 "attempt": bar.attempt,
                 "begin": bar.begin,
                 "end": bar.end,
-                "seconds": seconds_between(bar.begin, bar.end or now),
+                "seconds": seconds_between(bar.begin, bar.end or last),
                 "how": bar.outcome or "running",
                 "why": bar.why,
             }
@@ -186,16 +189,12 @@ def _hidden() -> dict[str, Any]:
     return {"text": PRIVATE, "chars": 0, "cut": True}
 
 
-def _waits(lane: Lane, now: str) -> Iterable[dict[str, Any]]:
+def _waits(lane: Lane, last: str) -> Iterable[dict[str, Any]]:
     for wait in lane.waits:
-        yield {"agent_id": lane.agent_id, **asdict(wait), "seconds": seconds_between(wait.begin, wait.end or now)}
+        yield {"agent_id": lane.agent_id, **asdict(wait), "seconds": seconds_between(wait.begin, wait.end or last)}
 
 
-def _agent(
-    root: Path, agent: AgentRecords, lane: Lane, usage: Figures | None, *, look_at: bool, now: str
-) -> dict[str, Any]:
-    # Looking runs git, where this machine's own records say that there is a worktree.
-    worktree = look(root, agent.agent_id) if look_at and agent.spec.get("worktree") else None
+def _agent(agent: AgentRecords, lane: Lane, usage: Figures | None, last: str) -> dict[str, Any]:
     ends = Counter(bar.outcome for bar in lane.bars)
     return {
         "agent_id": lane.agent_id,
@@ -206,28 +205,32 @@ def _agent(
         "deleted_at": lane.deleted,
         "launches": [asdict(life) for life in lane.lives],
         "finished": {outcome: ends[outcome] for outcome in ("result", "error", "canceled")},
-        "busy_s": round(sum(seconds_between(bar.begin, bar.end or now) or 0.0 for bar in lane.bars), 3),
-        "waited_s": waited_s(lane, now),
+        "busy_s": round(sum(seconds_between(bar.begin, bar.end or last) or 0.0 for bar in lane.bars), 3),
+        "waited_s": waited_s(lane, last),
         "usage": usage,
-        "worktree": None if worktree is None else _diff_of(worktree),
     }
 
 
 _DIFF = ("branch", "ahead", "behind", "files_changed", "insertions", "deletions", "merged", "error")
 
 
-def _diff_of(worktree: dict[str, Any]) -> dict[str, Any]:
-    shown_keys = {key: worktree[key] for key in _DIFF if worktree.get(key) is not None}
-    return {
-        key: one_line(value, timelines.TEXT) if isinstance(value, str) else value for key, value in shown_keys.items()
-    }
+def _worktree(root: Path, agent: AgentRecords, until: float) -> dict[str, Any] | None:
+    """What the agent's worktree holds now; git is asked only where this machine's own records name a worktree."""
+    if not agent.spec.get("worktree"):
+        return None
+    seconds = until - time.monotonic()
+    seen = look(root, agent.agent_id, min(seconds, LOOK_S)) if seconds > 0 else {"error": "not measured, out of time"}
+    if seen is None:
+        return None
+    diff = {key: seen[key] for key in _DIFF if seen.get(key) is not None}
+    return {key: one_line(value, timelines.TEXT) if isinstance(value, str) else value for key, value in diff.items()}
 
 
-def waited_s(lane: Lane, now: str) -> float:
-    """Seconds in which the agent waited for a human, for however many reasons at once."""
+def waited_s(lane: Lane, last: str) -> float:
+    """Seconds until ``last`` in which the agent waited for a human, for however many reasons at once."""
     total, until = 0.0, ""
     for wait in sorted(lane.waits, key=lambda wait: wait.begin):
-        begin, end = max(wait.begin, until), wait.end or now
+        begin, end = max(wait.begin, until), wait.end or last
         if end > begin:
             total += seconds_between(begin, end) or 0.0
             until = end

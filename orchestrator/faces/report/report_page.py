@@ -58,7 +58,7 @@ def html(report: RunReport) -> str:
         "<h2>Timeline</h2>",
         scrolled(drawing(report.timeline, values["made_at"], ids)) or "<p>This run has no agents.</p>",
         legend(),
-        *_waits(values["waits"]),
+        *_waits(values["waits"], live=values["run"]["live"]),
         *_failures(values["tasks"], ids),
         *_agents(values["agents"]),
         *_tasks(values["tasks"], ids),
@@ -115,12 +115,13 @@ def _warning(gaps: list[dict[str, Any]]) -> Iterator[str]:
         yield f'see <a href="#gaps">{counted(len(gaps), "gap")}</a>.</p>'
 
 
-def _waits(waits: list[dict[str, Any]]) -> Iterator[str]:
+def _waits(waits: list[dict[str, Any]], *, live: bool) -> Iterator[str]:
+    lasting = "still waits" if live else "until the run ended"
     yield '<h2 id="waits">What waited for a human</h2>'
     rows = [
         (
             clock(wait["begin"]),
-            duration(wait["seconds"]) if wait["end"] else f"{duration(wait['seconds'])}, still waits",
+            duration(wait["seconds"]) if wait["end"] else f"{duration(wait['seconds'])}, {lasting}",
             wait["agent_id"],
             wait["kind"],
             wait["text"],

@@ -238,6 +238,16 @@ def test_waits_at_the_same_time_count_once_and_rules_not_at_all(files):
     assert (totals["waits"], totals["waited_s"]) == (2, 40.0)
 
 
+def test_what_is_open_when_the_run_has_ended_lasts_until_its_end(files):
+    agent = files.agent("c1")
+    agent.task("t1", 10)
+    agent.out("blocked", 20, kind="login", reason="log in")
+    files.file["ended_at"] = at(100)
+    values = made(files).values
+    assert (values["totals"]["busy_s"], values["totals"]["waited_s"], values["run"]["seconds"]) == (89.0, 80.0, 100.0)
+    assert (values["tasks"][0]["attempts"][0]["seconds"], values["waits"][0]["seconds"]) == (89.0, 80.0)
+
+
 def test_a_run_without_agents_or_tasks_has_a_page(files):
     page = html(made(files))
     assert "This run has no agents." in page
@@ -276,11 +286,13 @@ def bar_of_result(files):
 
 def test_a_foreign_worktree_is_not_asked_for(files, monkeypatch):
     asked = []
-    monkeypatch.setattr(report_data, "look", lambda _root, agent_id: asked.append(agent_id))
+    monkeypatch.setattr(report_data, "look", lambda _root, agent_id, _seconds: asked.append(agent_id))
     files.agent("c1")
     files.agent("c2", worktree={"path": "/", "branch": "b", "base": "c", "tree": "/"})
     assert [agent["worktree"] for agent in made(files).values["agents"]] == [None, None]
     assert asked == ["c2"]
+    monkeypatch.setattr(report_data, "GIT_S", 0.0)
+    assert list(made(files).values["agents"][1]["worktree"]) == ["error"]
     monkeypatch.undo()
     assert made(files).values["agents"][1]["worktree"] is None
 

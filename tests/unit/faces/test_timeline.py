@@ -71,11 +71,27 @@ def test_a_wait_for_a_human_lasts_until_it_is_lifted_and_says_who_answered(files
     agent.out("blocked", 40, kind="login", reason="log in")
     agent.out("exited", 45, reason="exit code 1", how="exit", code=1)
     agent.out("stalled", 50, reason="no event")
-    permission, login, stalled = lane(files).waits
+    permission, limit, login, stalled = lane(files).waits
+    assert (limit.kind, limit.end, limit.text, limit.reason) == ("rate_limit", at(30), "usage limit", "gone")
     assert (permission.begin, permission.end, permission.kind) == (at(10), at(15), "permission")
     assert (permission.answer, permission.by) == ("approve", "human, ann, top")
     assert (login.end, login.answer) == (at(45), "")
     assert (stalled.kind, stalled.end) == ("stalled", None)
+
+
+def test_an_agent_that_failed_waits_until_it_is_restarted_or_ends(files):
+    agent = files.agent("c1")
+    agent.out("blocked", 5, reason="no terminal event")
+    agent.out("exited", 10, reason="exit code 1", how="exit", code=1)
+    agent.out("failed", 11, reason="max_restarts reached")
+    agent.out("restarted", 20, reason="asked for", epoch=2)
+    agent.out("failed", 30, reason="not ready in time", epoch=2)
+    agent.out("stopped", 40, how="gone already", epoch=2)
+    assert [(wait.kind, wait.begin, wait.end, wait.text) for wait in lane(files).waits] == [
+        ("blocked", at(5), at(10), "no terminal event"),
+        ("failed", at(11), at(20), "max_restarts reached"),
+        ("failed", at(30), at(40), "not ready in time"),
+    ]
 
 
 def test_another_question_of_the_same_kind_is_another_wait(files):
