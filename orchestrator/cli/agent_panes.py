@@ -15,6 +15,7 @@ from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.facts import FromDaemon
 from orchestrator.cli.options import AgentWord, Json
 from orchestrator.faces.daemon_client import DaemonClient, project_here
+from orchestrator.faces.pane_jump import attach_command
 
 
 def peek(
@@ -58,20 +59,6 @@ def attach(agent: AgentWord, as_json: Json = False) -> None:
     sys.stdout.flush()
     # tmux needs this terminal, and nothing is left for us to do.
     os.execv(program, command)  # noqa: S606  (an argv list)
-
-
-def attach_command(socket: str, pane_id: str, *, inside: str) -> list[str]:
-    """The tmux command that shows the pane, zoomed; ``inside`` is $TMUX, empty outside of tmux.
-
-    Inside another tmux server, attaching would be refused as nested: the terminal attaches without its $TMUX.
-    """
-    here = os.path.realpath(inside.rsplit(",", 2)[0]) == os.path.realpath(socket) if inside else False
-    go = ["switch-client", "-t", pane_id] if here else ["attach-session", "-t", pane_id]
-    zoom = ["if-shell", "-F", "-t", pane_id, "#{window_zoomed_flag}", "", f"resize-pane -Z -t {pane_id}"]
-    commands = [["select-window", "-t", pane_id], ["select-pane", "-t", pane_id], zoom, go]
-    words = [word for command in commands for word in (*command, ";")][:-1]
-    nested = ["env", "-u", "TMUX"] if inside and not here else []
-    return [*nested, "tmux", "-S", socket, *words]
 
 
 def add_to(app: Any) -> None:

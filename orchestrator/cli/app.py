@@ -43,6 +43,7 @@ from orchestrator.cli import (
     tasks,
     team,
     team_runs,
+    top,
     trust,
     verify,
     why,
@@ -175,6 +176,7 @@ status.add_to(app)
 logs.add_to(app)
 team_runs.add_to(app)
 report.add_to(app)
+top.add_to(app)
 agent_panes.add_to(app)
 worktree_changes.add_to(app)
 app.add_typer(daemon.app, name="daemon")

@@ -8,7 +8,21 @@ import typer
 from typer.core import TyperGroup
 
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Every day": ("up", "down", "status", "why", "agent", "task", "logs", "peek", "attach", "diff", "merge", "runs"),
+    "Every day": (
+        "up",
+        "down",
+        "top",
+        "status",
+        "why",
+        "agent",
+        "task",
+        "logs",
+        "peek",
+        "attach",
+        "diff",
+        "merge",
+        "runs",
+    ),
     "Questions of agents": ("inbox", "approve", "deny", "answer", "release", "dismiss", "approvals"),
     "Records": ("report", "events", "broadcast"),
     "Other work": ("squad", "spawn", "gsd", "worktree", "roles"),
@@ -27,9 +41,8 @@ INSTEAD = {
     "list": ("agent list", "task list"),
     "agents": ("agent list",),
     "ps": ("status",),
-    "top": ("status --watch",),
     "log": ("logs",),
-    "watch": ("status --watch",),
+    "watch": ("top", "status --watch"),
     "show": ("status", "task show"),
     "screen": ("peek",),
     "tail": ("events --follow",),

@@ -6,12 +6,10 @@ Reads files of the project; the screen of a living agent comes from the daemon.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
@@ -22,12 +20,11 @@ from orchestrator.cli.facts import Facts, FromDaemon, facts
 from orchestrator.cli.options import AgentWord, Follow, Json
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import project_here
+from orchestrator.faces.output_files import last_of, newest_output, output_lines, tail_of
 
 LOOK_AGAIN_S = 0.25
-LINE_BYTES = 1 << 16
 RUNS_COMMANDS = "shell"
 """The engine whose output goes to files."""
-_OUTPUT = re.compile(r"(?P<task>.+)-a(?P<attempt>\d+)\.log")
 
 
 def logs(
@@ -51,9 +48,9 @@ def logs(
         _session(place, source, meta, follow=follow, as_json=as_json)
         return
     folder = Path(meta["paths"]["artifacts"])
-    file = _newest(folder, task)
+    file = newest_output(folder, task)
     if as_json:
-        lines = list(_tail(file, last)) if file else []
+        lines = list(tail_of(file, last)) if file else []
         output.print_json({"agent_id": meta["agent_id"], "file": str(file) if file else None, "lines": lines})
         return
     if file is None and not follow:
@@ -92,58 +89,24 @@ def _screen(source: Facts, agent_id: str) -> list[str]:
     return []
 
 
-def _newest(folder: Path, task: str) -> Path | None:
-    """The output file that was written last, of the task if one is named."""
-    files: list[tuple[int, Path]] = []
-    with contextlib.suppress(OSError):
-        for path in folder.iterdir():
-            match = _OUTPUT.fullmatch(path.name)
-            if match and not path.is_symlink() and task in ("", match["task"]):
-                files.append((path.stat().st_mtime_ns, path))
-    return max(files)[1] if files else None
-
-
 def _followed(folder: Path, task: str, last: int, *, follow: bool) -> Iterator[str]:
     """The lines of the newest file; with ``follow`` also new ones, and then those of each newer file."""
     shown: Path | None = None
     while True:
-        file = _newest(folder, task)
+        file = newest_output(folder, task)
         if file is not None and file != shown:
             if follow:
                 yield f"── {file.name}"
             with file.open("rb") as data:
-                yield from _kept(_lines(data, unfinished=not follow), last if shown is None else 0)
+                yield from last_of(output_lines(data, unfinished=not follow), last if shown is None else 0)
                 shown = file
-                while follow and _newest(folder, task) == file:
-                    yield from _lines(data, unfinished=False)
+                while follow and newest_output(folder, task) == file:
+                    yield from output_lines(data, unfinished=False)
                     time.sleep(LOOK_AGAIN_S)
-                yield from _lines(data)
+                yield from output_lines(data)
         if not follow:
             return
         time.sleep(LOOK_AGAIN_S)
-
-
-def _tail(file: Path, last: int) -> Iterator[str]:
-    with file.open("rb") as data:
-        yield from _kept(_lines(data), last)
-
-
-def _kept(lines: Iterator[str], last: int) -> Iterator[str]:
-    yield from deque(lines, maxlen=last) if last else lines
-
-
-def _lines(data: BinaryIO, *, unfinished: bool = True) -> Iterator[str]:
-    """What is left of the file, line by line, without colours and redraws.
-
-    Without ``unfinished`` a last line that has no end yet stays for the next call.
-    """
-    from orchestrator.worker.shell_command import without_escapes  # noqa: PLC0415  (loads asyncio)
-
-    while line := data.readline(LINE_BYTES):
-        if not unfinished and not line.endswith(b"\n") and len(line) < LINE_BYTES:
-            data.seek(-len(line), 1)
-            return
-        yield without_escapes(line)
 
 
 def add_to(app: Any) -> None:

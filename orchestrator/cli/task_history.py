@@ -15,7 +15,7 @@ from orchestrator.cli.facts import Facts, facts
 from orchestrator.cli.options import Json
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.faces.daemon_client import project_here
-from orchestrator.faces.payload_text import block
+from orchestrator.faces.task_lines import task_lines
 from orchestrator.faces.text_table import Column, age, lines_of
 
 FAILED = "error"
@@ -76,43 +76,8 @@ def show(
     if as_json:
         output.print_json(history)
         return
-    for line in task_lines(history, root):
+    for line in task_lines(history, root, ascii_only=not output.utf8()):
         output.say_line(line)
-
-
-def task_lines(task: dict[str, Any], root: Path) -> list[str]:
-    """All about a task, a line each: what it is, its times, its attempts, its request, its result, its files."""
-    now, state = datetime.now(UTC), task["state"]
-    lines = [f"{_sign(state)}{state}: {task['title']}"]
-    lines += [f"{'task:':<12}{task['task_id']} of {task['agent_id']}"]
-    if task["reason"]:
-        lines.append(f"{'reason:':<12}{task['reason']}")
-    if task["cancel_requested"]:
-        lines.append(f"{'cancel:':<12}requested")
-    times = [
-        f"queued {_clock(task['queued_at'])} ({age(task['queued_at'], now)} ago)",
-        f"waited {_seconds(task['waited_s'])}" if task["waited_s"] is not None else "",
-        f"ran {_seconds(task['ran_s'])}" if task["ran_s"] is not None else "",
-        f"ended {_clock(task['ended_at'])}" if task["ended_at"] else "",
-        f"limit {task['timeout_s']:g} s" if task["timeout_s"] else "",
-    ]
-    lines.append(f"{'times:':<12}{', '.join(filter(None, times))}")
-    for attempt in task["attempts"]:
-        end = f"{attempt['how'] or 'runs'}" + (f": {attempt['reason']}" if attempt["reason"] else "")
-        lines.append(f"{'attempt ' + str(attempt['attempt']) + ':':<12}{_clock(attempt['delivered_at'])} {end}")
-    lines += ["request:", *_indented(task["payload"])]
-    if task["ended_at"]:
-        lines += [f"{state}:" if task["result"] is not None else f"{state}, without a payload"]
-        lines += _indented(task["result"]) if task["result"] is not None else []
-    for artifact in task["artifacts"]:
-        size = f"{artifact['bytes']} bytes" if artifact["exists"] else "is not there"
-        lines.append(f"{'artifact:':<12}{_short_path(artifact['path'], root)} ({size})")
-    lines += [f"{'screen:':<12}{_short_path(path, root)}" for path in task["screens"]]
-    return lines
-
-
-def _indented(value: Any) -> list[str]:
-    return [f"  {line}" for line in block(value)]
 
 
 def _tasks(source: Facts, root: Path, agent_id: str, *, every: bool) -> tuple[list[dict[str, Any]], list[str]]:
@@ -178,22 +143,6 @@ def _to_be_canceled(task: dict[str, Any]) -> str:
 def _sign(state: str) -> str:
     sign = outcome_sign(state, ascii_only=not output.utf8())
     return "" if sign == state else f"{sign} "
-
-
-def _clock(at: str | None) -> str:
-    """The local time of an instant, with the date if it was on another day."""
-    if at is None:
-        return "-"
-    then = datetime.fromisoformat(at).astimezone()
-    return then.strftime("%H:%M:%S" if then.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M:%S")
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
-
-
-def _short_path(path: str, root: Path) -> str:
-    return str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
 
 
 def add_to(group: typer.Typer) -> None:

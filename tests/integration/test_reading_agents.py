@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Conflict
-from orchestrator.cli.agent_panes import attach_command
+from orchestrator.faces.pane_jump import attach_command
 from orchestrator.team.panes.pane_views import PaneViews
 from orchestrator.team.panes.team_panes import TeamPanes
 from tests.security.human import Human

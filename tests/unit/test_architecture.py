@@ -54,7 +54,7 @@ PACKAGES = {
         "project_trust",
     },
     # What people look at: the snapshot and what shows it. Knows the daemon by its socket alone.
-    "faces": {"base", "core", "edge", "team"},
+    "faces": {"base", "core", "edge", "worker", "team"},
     # Parse, call one service, render.
     "cli": {
         "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd",
@@ -111,7 +111,8 @@ OWNERS = {
     "typer": {"cli"},
     "filelock": {"gsd", "journal", "team"},
     "yaml": {"roles", "gsd"},
-    "rich": {"cli"},
+    "rich": {"cli", "faces"},
+    "textual": {"faces"},
     "httpx2": {"spawn"},
     "psutil": {"base"},
     "structlog": {

@@ -1,0 +1,130 @@
+"""How faces name what a row of the snapshot says: its state in a sign and a word, its cost, its counts. Pure.
+
+All faces use these words, so that a person finds the same in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from orchestrator.core.glyphs import STATUS
+
+
+class StateWord(NamedTuple):
+    """The state of a row: its sign, its word, and the name of its colour."""
+
+    sign: str
+    word: str
+    color: str
+
+
+UNKNOWN = "\u2013"
+MINUS = "\u2212"
+
+NEEDS_YOU = ("◐", "!", "yellow")
+"""The sign of an agent that waits for a human, in ASCII, and its colour."""
+WAITS = {
+    "permission": "asks",
+    "question": "asks",
+    "dialog": "asks",
+    "login": "login",
+    "trust": "trust",
+    "rate_limit": "limit",
+    "blocked": "blocked",
+    "stalled": "stalled",
+    "failed": "failed",
+    "conflict": "conflict",
+    "budget": "budget",
+}
+"""What an agent waits for, in one word, by the kind of its item."""
+_RUN = {
+    "completed": "idle", "done": "idle", "failed": "failed", "canceled": "deleted", "cancelled": "deleted",
+    "queued": "starting", "planning": "starting", "waiting": "starting",
+}  # fmt: skip
+
+
+def state_of(row: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
+    """The state of an agent's row: what it waits for if it needs a human, else its status."""
+    status, waits = str(row.get("status")), row.get("waits_for") or {}
+    glyph = STATUS.get(status, STATUS["unknown"])
+    if row.get("needs_human"):
+        sign, plain, color = NEEDS_YOU
+        word = WAITS.get(str(waits.get("kind")), status)
+        if word in ("failed", "stalled") or status == "failed":
+            sign, plain, color = glyph.sign, glyph.ascii, glyph.color
+        return StateWord(plain if ascii_only else sign, word, color)
+    return StateWord(glyph.ascii if ascii_only else glyph.sign, status, glyph.color)
+
+
+def run_state(run: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
+    """The state of a spawn run or squad."""
+    status = str(run.get("status") or "unknown")
+    glyph = STATUS[_RUN.get(status, "busy")]
+    return StateWord(glyph.ascii if ascii_only else glyph.sign, status, glyph.color)
+
+
+def cost_text(usage: Mapping[str, Any] | None) -> str:
+    """What it cost: ``$0.41``; a dash if that is not known, empty if nothing is known of it."""
+    if not usage:
+        return ""
+    cost = usage.get("cost_usd")
+    if cost is None:
+        return UNKNOWN
+    return f"${float(cost):.2f}"
+
+
+def tokens_text(usage: Mapping[str, Any] | None) -> str:
+    """Tokens that it used, cached ones included: ``12k``; empty without any."""
+    if not usage:
+        return ""
+    number = sum(int(usage.get(key) or 0) for key in ("input", "cached", "output"))
+    return short_number(number) if number else ""
+
+
+def short_number(number: int) -> str:
+    """A number in at most four characters: ``999``, ``12k``, ``3.4M``."""
+    if number < 1000:
+        return str(number)
+    for size, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{letter}" if number < 10 * size else f"{number // size}{letter}"
+    return str(number)
+
+
+def diff_text(diff: Mapping[str, Any] | None, *, ascii_only: bool = False) -> str:
+    """The size of a change: lines added and removed; empty without any."""
+    if not diff or not (diff.get("files") or diff.get("added") or diff.get("removed")):
+        return ""
+    added, removed = (short_number(int(diff.get(key) or 0)) for key in ("added", "removed"))
+    return f"+{added}{'-' if ascii_only else MINUS}{removed}"
+
+
+def outcome_texts(finished: Mapping[str, Any]) -> str:
+    """Results and errors, and cancels if there are any: ``4/1``, ``4/1/2``."""
+    counts = [int(finished.get(key) or 0) for key in ("result", "error", "canceled")]
+    return "/".join(map(str, counts if counts[2] else counts[:2]))
+
+
+def totals_parts(snapshot: Mapping[str, Any], *, ascii_only: bool = False) -> list[str]:
+    """The team in numbers: ``12 agents``, ``2 need you``, ``7 busy``, ``3 idle``, ``41 ✓ 3 ✕``, ``$1.84``."""
+    totals = snapshot.get("totals") or {}
+    agents, need = int(totals.get("agents") or 0), int(totals.get("need_you") or 0)
+    finished = totals.get("finished") or {}
+    marks = {
+        "result": "ok" if ascii_only else "✓",
+        "error": "x" if ascii_only else "✕",
+        "canceled": "-" if ascii_only else "⊘",
+    }
+    ended = " ".join(f"{finished[key]} {mark}" for key, mark in marks.items() if finished.get(key))
+    usage = totals.get("usage") or {}
+    cost, unknown = usage.get("cost_usd"), int(usage.get("cost_unknown") or 0)
+    money = "" if cost is None else f"${float(cost):.2f}" + (f" + {unknown} unknown" if unknown else "")
+    parts = [
+        f"{agents} agent{'s' * (agents != 1)}",
+        f"{need} need{'s' * (need == 1)} you" if need else "",
+        *(f"{totals[key]} {key}" if totals.get(key) else "" for key in ("busy", "idle", "ended")),
+        ended,
+        money,
+    ]
+    return [part for part in parts if part]

@@ -1,0 +1,150 @@
+"""What each tab of an agent shows, as lines. Reads files and asks git and the daemon; called in threads only."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.faces.output_files import end_of, newest_output
+from orchestrator.faces.payload_text import block
+from orchestrator.faces.task_lines import task_lines
+from orchestrator.faces.top.tab_lines import TabLine, shown_line
+from orchestrator.faces.top.top_face import PeopleRequester
+
+LOG_LINES = 5000
+MOST_LINES = 20_000
+"""Lines of one tab; the rest is named and not drawn."""
+MOST_FILES = 500
+RUNS_COMMANDS = "shell"
+_DIFF_STYLE = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class TabReader:
+    """Reads the tabs of one project's agents. ``row`` is a row of the snapshot."""
+
+    def __init__(self, root: Path, requests: PeopleRequester, *, ascii_only: bool = False) -> None:
+        self._root = root
+        self._requests = requests
+        self._ascii = ascii_only
+        self._ways: dict[str, Callable[[dict[str, Any]], list[TabLine]]] = {
+            "screen": self._screen,
+            "task": self._task,
+            "result": self._result,
+            "log": self._log,
+            "diff": self._diff,
+            "records": self._records,
+        }
+
+    def read(self, tab: str, row: dict[str, Any]) -> list[TabLine]:
+        """The lines of a tab; what went wrong is a line too."""
+        try:
+            lines = self._ways[tab](row)
+        except OrchestratorError as error:
+            lines = [error.message, *([error.next_step] if error.next_step else [])]
+        except OSError as error:
+            lines = [f"{error.filename or 'a file'}: {error.strerror}"]
+        if len(lines) > MOST_LINES:
+            lines = [*lines[:MOST_LINES], f"… {len(lines) - MOST_LINES} more lines"]
+        return [shown_line(line) if isinstance(line, str) else line for line in lines] or [[("nothing yet", "dim")]]
+
+    def _screen(self, row: dict[str, Any]) -> list[TabLine]:
+        lines = self._requests.screen(str(row["agent_id"]))
+        while lines and not lines[-1].strip():
+            lines.pop()
+        return list(lines)
+
+    def _task(self, row: dict[str, Any]) -> list[TabLine]:
+        task_id = row.get("running_task_id") or (row.get("last_task") or {}).get("task_id")
+        if not task_id:
+            return [[("no task yet", "dim")]]
+        return [*task_lines(self._history(row, str(task_id)), self._root, ascii_only=self._ascii)]
+
+    def _result(self, row: dict[str, Any]) -> list[TabLine]:
+        last = row.get("last_task") or {}
+        if not last:
+            return [[("no task has ended yet", "dim")]]
+        task = self._history(row, str(last["task_id"]))
+        head = f"{task['state']}: {task['title']} ({task['task_id']})"
+        return [[(head, "bold")], *(block(task["result"]) if task["result"] is not None else ["without a payload"])]
+
+    def _history(self, row: dict[str, Any], task_id: str) -> dict[str, Any]:
+        from orchestrator.team.roster import task_views  # noqa: PLC0415  (loads pydantic)
+
+        return task_views.task_of(self._root, str(row["agent_id"]), task_id)
+
+    def _log(self, row: dict[str, Any]) -> list[TabLine]:
+        meta = self._requests.meta(str(row["agent_id"]))
+        if meta["engine"] == RUNS_COMMANDS:
+            file = newest_output(Path(meta["paths"]["artifacts"]), str(row.get("running_task_id") or ""))
+            return [*end_of(file, LOG_LINES)] if file is not None else []
+        from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads pydantic)
+
+        files = explanation.files_of(self._root, meta)
+        lines: list[TabLine] = [[(f"{name}: {path}", "dim")] for name, path in files.items()]
+        with contextlib.suppress(OrchestratorError):  # without a daemon or a pane its kept screen is all there is
+            lines += self._requests.screen(str(row["agent_id"]), LOG_LINES)
+        return lines
+
+    def _diff(self, row: dict[str, Any]) -> list[TabLine]:
+        from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads pydantic)
+
+        try:
+            change = changes.diff(self._root, str(row["agent_id"]))
+        except BadRequest as error:
+            if error.code != "no_worktree":
+                raise
+            return self._guessed(row)
+        lines: list[TabLine] = [[(f"new file, not added yet: {name}", "yellow")] for name in change.untracked]
+        for text in change.text.decode("utf-8", "replace").removesuffix("\n").split("\n"):
+            style = "bold" if text.startswith(("+++", "---", "diff ")) else _DIFF_STYLE.get(text[:1], "")
+            lines.append([(shown_line(text.expandtabs(8)), style)])
+        if change.cut:
+            lines.append("the diff is longer than can be shown; see git diff in the worktree")
+        return lines if change.text or change.untracked else [[("it has changed nothing", "dim")]]
+
+    def _guessed(self, row: dict[str, Any]) -> list[TabLine]:
+        """Files of the project that changed since the task was delivered: the agent has no worktree of its own."""
+        task_id = row.get("running_task_id") or (row.get("last_task") or {}).get("task_id")
+        if not task_id:
+            return [[("it has no worktree and has had no task", "dim")]]
+        since = self._history(row, str(task_id)).get("delivered_at")
+        head = (
+            "It has no worktree, so this is a guess: files of the project that changed since its task was delivered."
+        )
+        names = changed_since(self._root, str(since)) if since else []
+        return [[(head, "yellow")], *names] if names else [[(head, "yellow")], [("none", "dim")]]
+
+    def _records(self, row: dict[str, Any]) -> list[TabLine]:
+        from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads pydantic)
+
+        why = explanation.of_agent(self._root, self._requests.meta(str(row["agent_id"])))
+        lines: list[TabLine] = [[(f"{why['status']}{': ' if why['reason'] else ''}{why['reason']}", "bold")]]
+        for proof in why["evidence"]:
+            file = Path(proof["file"])
+            shown = file.relative_to(self._root) if file.is_relative_to(self._root) else file
+            says = f"  {proof['says']}" if proof["says"] else ""
+            lines.append(f"{shown}:{proof['line']}  seq {proof['seq']}  {proof['at']}  {proof['type']}{says}")
+        lines += [f"{name} {path}" for name, path in (why.get("files") or {}).items()]
+        if why.get("next"):
+            lines.append(str(why["next"]))
+        return lines
+
+
+def changed_since(root: Path, at: str) -> list[str]:
+    """Files that git would commit and that were written after the instant; ends with … if there are more."""
+    from orchestrator.team.worktrees import git  # noqa: PLC0415  (not every face asks git)
+
+    then = datetime.fromisoformat(at).timestamp()
+    answer = git.ask(root, "ls-files", "-z", "--modified", "--others", "--exclude-standard")
+    out = []
+    for name in git.names(answer):
+        with contextlib.suppress(OSError, ValueError):
+            if not name.startswith(".agents/") and (root / name).lstat().st_mtime > then:
+                out.append(git.shown(name))
+        if len(out) > MOST_FILES:
+            return [*out[:MOST_FILES], "…"]
+    return out

@@ -1,0 +1,124 @@
+"""`orchestrator top`: the app that follows the snapshot and shows its views. Loads Textual."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from textual import events
+from textual.app import App
+from textual.message import Message
+
+from orchestrator.edge.project_location import Project
+from orchestrator.faces.snapshot_client import SnapshotClient
+from orchestrator.faces.top.key_bindings import KeyAction
+from orchestrator.faces.top.tab_texts import TabReader
+from orchestrator.faces.top.team_requests import TeamRequests
+from orchestrator.faces.top.team_screen import TeamScreen
+from orchestrator.faces.top.top_dialogs import TextDialog
+from orchestrator.faces.top.top_face import TopFace
+
+FOLLOW_S = 60.0
+
+
+class SnapshotSource(Protocol):
+    """Where snapshots come from; `SnapshotClient` in use."""
+
+    def latest(self) -> dict[str, Any] | None: ...
+    def wait(self, number: int, timeout_s: float) -> int: ...
+
+
+class Delivered(Message):
+    """A call from a thread, for the event loop's."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        super().__init__()
+        self.call = call
+
+
+class TopApp(App[None], inherit_bindings=False):
+    """The app; quitting it changes nothing."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+        Screen { background: ansi_default; color: ansi_default; layout: vertical; overflow: hidden; }
+        #team, #view { background: ansi_default; color: ansi_default; }
+        #view { height: 1fr; }
+        #prompt { border: none; height: 1; padding: 0 1; background: ansi_default; }
+    """
+
+    def __init__(self, face: TopFace, source: SnapshotSource, bindings: Mapping[str, KeyAction]) -> None:
+        super().__init__()
+        self.theme = "ansi-dark"
+        self.face = face
+        self._source = source
+        self._team = TeamScreen(face, bindings, TabReader(face.root, face.requests, ascii_only=face.ascii_only))
+        self._stopped = False
+
+    def on_mount(self) -> None:
+        """Show the team and follow the snapshot."""
+        self.face.deliver = self._deliver
+        self.face.snapshot = self._source.latest()
+        self.push_screen(self._team)
+        threading.Thread(target=self._follow, daemon=True, name="top snapshots").start()
+
+    def _deliver(self, call: Callable[[], None]) -> None:
+        self.post_message(Delivered(call))
+
+    def on_unmount(self) -> None:
+        """No more news."""
+        self._stopped = True
+
+    def _follow(self) -> None:
+        number = 0
+        while not self._stopped:
+            newest = self._source.wait(number, FOLLOW_S)
+            if newest != number:
+                number = newest
+                self.face.deliver(self._show_news)
+
+    def _show_news(self) -> None:
+        snapshot = self._source.latest()
+        if snapshot is None or snapshot is self.face.snapshot:
+            return
+        self.face.snapshot = snapshot
+        shown = self.screen
+        if isinstance(shown, TextDialog) and shown.item and shown.item not in {i["id"] for i in snapshot["inbox"]}:
+            shown.over("it was answered, withdrawn or changed meanwhile")
+        self._team.show()
+
+    def on_delivered(self, message: Delivered) -> None:
+        """What a thread has brought."""
+        if not self._stopped:
+            message.call()
+
+    def on_app_blur(self, _: events.AppBlur) -> None:
+        """The terminal has lost the keyboard: what an agent draws meanwhile is not read."""
+        self.face.seen = False
+
+    def on_app_focus(self, _: events.AppFocus) -> None:
+        """Somebody looks again: at what is newest."""
+        self.face.seen = True
+        self._team.show()
+
+
+def run_top(
+    place: Project,
+    bindings: Mapping[str, KeyAction],
+    *,
+    ascii_only: bool,
+    popup: bool,
+    commands: Sequence[tuple[str, str]],
+) -> None:
+    """Show top in this terminal until a person quits it."""
+    requests = TeamRequests(place)
+    face = TopFace(place.root, requests, ascii_only=ascii_only, popup=popup, commands=commands)
+    with contextlib.suppress(AttributeError, ValueError):  # a locale without a letter must not end the display
+        sys.__stderr__.reconfigure(errors="replace")  # type: ignore[union-attr]  # it is a text stream of ours
+    with SnapshotClient(place, face="top", answers=True) as source:
+        source.wait(0, 0.3)
+        TopApp(face, source, bindings).run()
+    requests.close()

@@ -1,0 +1,585 @@
+"""The app of top over snapshots made by hand: every key and view, with Textual's pilot."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orchestrator.faces.top.key_bindings import ACTIONS
+from orchestrator.faces.top.team_screen import TeamScreen
+from orchestrator.faces.top.timeline_view import TimelineView
+from orchestrator.faces.top.top_dialogs import ListDialog, TextDialog
+from tests.support.top_team import Requests, agent, asking, busy, item, lines_of_screen, snapshot, top_of
+
+HERE = Path.cwd()
+QUESTION = {"question": "Which port?", "header": "Port", "multi": False, "options": [{"label": "80", "description": ""}, {"label": "8080", "description": "a test"}]}  # fmt: skip
+
+
+def team(**more):
+    asks = item("aaaa0001", "c1")
+    rows = [asking("c1", asks), busy("w01", "make check"), agent("unit"), agent("writer")]
+    return snapshot(rows, [asks], **more)
+
+
+def drive(app, play, size=(80, 24)):
+    """Run the app headless and ``play`` on it."""
+
+    async def run():
+        async with app.run_test(size=size) as pilot:
+            await settled(pilot)
+            await play(pilot)
+
+    asyncio.run(run())
+
+
+async def settled(pilot):
+    """Wait until the app and its threads have nothing more to do."""
+    for _ in range(3):
+        await pilot.pause()
+        await asyncio.to_thread(lambda: None)
+    await pilot.pause(0.05)
+
+
+async def until(pilot, look):
+    for _ in range(400):
+        if look():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("waited in vain:\n" + "\n".join(lines_of_screen(pilot.app)))
+
+
+def team_of(app):
+    return app._team
+
+
+def shown(app):
+    return "\n".join(lines_of_screen(app))
+
+
+def test_the_team_is_shown_with_what_needs_a_human_first():
+    app = top_of(team())
+
+    async def play(pilot):
+        lines = lines_of_screen(app)
+        assert lines[0].startswith(" shop · 4 agents · 1 needs you · 1 busy · 2 idle")
+        assert lines[2].startswith("▶ ◐ asks")
+        assert "asks to use Bash: rm -rf build" in lines[3]
+        assert "w01" in lines[4]
+        await until(pilot, lambda: "$ make" in shown(app))
+
+    drive(app, play)
+
+
+def test_news_are_shown_and_the_chosen_agent_stays_chosen():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("j", "j")
+        key = team_of(app).table.key
+        app.source.publish(snapshot([busy("a0", "new"), busy("w01", "other words"), agent("unit"), agent("writer")]))
+        await until(pilot, lambda: "other words" in shown(app))
+        assert team_of(app).table.key == key
+        app.source.publish(snapshot([busy("w01", "x")]))
+        await until(pilot, lambda: team_of(app).table.key == "agent:w01")
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize(
+    ("keys", "chosen"),
+    [
+        (["j"], "w01"), (["down", "j"], "unit"), (["G"], "writer"), (["end", "k"], "unit"), (["G", "g"], "c1"),
+        (["up"], "c1"), (["G", "j"], "writer"), (["pagedown"], "writer"), (["G", "pageup"], "c1"), (["G", "home"], "c1"),
+    ],
+)  # fmt: skip
+def test_keys_move_the_choice(keys, chosen):
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press(*keys)
+        assert team_of(app).table.key == f"agent:{chosen}"
+        assert any(line.startswith("▶") and chosen in line for line in lines_of_screen(app))
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize(
+    ("key", "decision", "typed", "text"),
+    [
+        ("a", "approve", "", ""), ("A", "always", "", ""), ("r", "release", "", ""), ("d", "deny", "not now", "not now"),
+        ("d", "deny", "", ""),
+    ],
+)  # fmt: skip
+def test_a_decision_shows_the_whole_text_and_answers_exactly_that_item(key, decision, typed, text):
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await settled(pilot)
+        assert "rm -rf build/c1 &&" in shown(app)
+        assert "/shop" in shown(app)
+        assert app.requests.answered == []
+        await pilot.press(*("space" if char == " " else char for char in typed), "enter")
+        await until(pilot, lambda: app.requests.answered)
+        assert app.requests.answered == [("aaaa0001", decision, text)]
+        await until(pilot, lambda: "c1:" in lines_of_screen(app)[-1])
+
+    drive(app, play)
+
+
+def test_going_back_decides_nothing():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, TeamScreen))
+        assert app.requests.answered == []
+
+    drive(app, play)
+
+
+def test_an_item_that_is_over_meanwhile_is_not_answered_any_more():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        other = item("bbbb0002", "c1", asked="curl evil", text="asks to use Bash: curl evil")
+        app.source.publish(snapshot([asking("c1", other)], [other], version=2))
+        await until(pilot, lambda: "meanwhile" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TeamScreen))
+        assert app.requests.answered == []
+
+    drive(app, play)
+
+
+def test_a_refusal_of_the_daemon_is_said():
+    app = top_of(team())
+    app.requests.over = True
+
+    async def play(pilot):
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: "is over" in lines_of_screen(app)[-1])
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize("key", ["a", "A", "d", "r", "i", "n"])
+def test_an_agent_that_asks_nothing_is_not_answered(key):
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("j", key)
+        await until(pilot, lambda: "asks nothing" in lines_of_screen(app)[-1])
+        assert isinstance(app.screen, TeamScreen)
+
+    drive(app, play)
+
+
+def test_without_a_daemon_nothing_is_answered_and_the_head_says_so():
+    app = top_of(team(live=False))
+
+    async def play(pilot):
+        assert "no daemon answers" in lines_of_screen(app)[0]
+        await pilot.press("a")
+        await until(pilot, lambda: "no daemon" in lines_of_screen(app)[-1])
+        assert app.requests.answered == []
+
+    drive(app, play)
+
+
+def test_a_text_that_was_cut_cannot_be_approved():
+    cut = item("aaaa0001", "c1", cut=True, answers=["deny", "release"])
+    app = top_of(snapshot([asking("c1", cut)], [cut]))
+
+    async def play(pilot):
+        await pilot.press("a")
+        await until(pilot, lambda: "does not work" in lines_of_screen(app)[-1])
+        assert app.requests.answered == []
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize("key", ["n", "a"])
+def test_a_question_is_answered_by_a_field_for_each(key):
+    asks = item("qqqq0001", "c1", "question", questions=[QUESTION, QUESTION], asked="", answers=["answer", "release"])
+    app = top_of(snapshot([asking("c1", asks)], [asks]))
+
+    async def play(pilot):
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await settled(pilot)
+        assert "1. Which port?" in shown(app)
+        assert "2 8080: a test" in shown(app)
+        await pilot.press("2", "enter", "8", "1", "enter")
+        await until(pilot, lambda: app.requests.answered)
+        assert app.requests.answered == [("qqqq0001", "answer", "1: 2\n2: 81")]
+
+    drive(app, play)
+
+
+def test_an_item_of_the_records_is_noted():
+    failed = item("eeee0001", "unit", "error", holds=False, answers=["dismiss"])
+    app = top_of(snapshot([agent("unit")], [failed]))
+
+    async def play(pilot):
+        await pilot.press("i")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.requests.answered == [("eeee0001", "dismiss", "")])
+
+    drive(app, play)
+
+
+def test_a_task_is_given_in_words_with_title_and_files():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("j", "t")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await settled(pilot)
+        await pilot.press("h", "i", "enter", "x", "tab", "T", "tab", "a", "ctrl+s")
+        await until(pilot, lambda: app.requests.commands)
+        words, stdin = app.requests.commands[0]
+        assert words[:5] == ("task", "add", "id:w01", "--file", "-")
+        assert words[5:] == ("--title=T", "--attach", str(HERE / "a"))
+        assert stdin == "hi\nx"
+        await until(pilot, lambda: "queued" in lines_of_screen(app)[-1])
+
+    drive(app, play)
+
+
+def test_a_task_without_words_is_not_queued():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("t")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "nothing was queued" in lines_of_screen(app)[-1])
+        assert app.requests.commands == []
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize("tasks", [0, 1, 2])
+def test_a_task_is_canceled_after_a_question(tasks):
+    app = top_of(team())
+    app.requests.tasks = [{"task_id": f"t-{n}", "title": f"task {n}", "state": "queued"} for n in range(tasks)]
+
+    async def play(pilot):
+        await pilot.press("x")
+        if not tasks:
+            await until(pilot, lambda: "no unfinished task" in lines_of_screen(app)[-1])
+            return
+        if tasks == 2:
+            await until(pilot, lambda: isinstance(app.screen, ListDialog))
+            await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        assert app.requests.commands == []
+        await pilot.press("enter")
+        await until(pilot, lambda: app.requests.commands)
+        assert app.requests.commands[0][0] == ("task", "cancel", "id:c1", f"t-{tasks - 1}")
+
+    drive(app, play)
+
+
+def test_a_restart_asks_first():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await pilot.press("escape", "R")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        assert app.requests.commands == []
+        await pilot.press("enter")
+        await until(pilot, lambda: app.requests.commands == [(("agent", "restart", "id:c1"), "")])
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize("popup", [False, True])
+def test_enter_goes_to_the_pane_of_the_agent_and_a_popup_closes(popup, monkeypatch):
+    monkeypatch.setenv("TMUX", "/nowhere/socket,1,0")
+    app = top_of(team(), popup=popup)
+
+    async def play(pilot):
+        await pilot.press("enter")
+        await until(pilot, lambda: app.requests.quiet)
+        command = app.requests.quiet[0]
+        assert command[:3] == ["tmux", "-S", "/nowhere/socket"]
+        assert "switch-client" in command
+        assert ("display-message" in command) == (not popup)
+        if popup:
+            await until(pilot, lambda: not app.is_running or app._exit)
+
+    drive(app, play)
+
+
+def test_outside_tmux_the_terminal_is_given_to_the_pane(monkeypatch):
+    monkeypatch.delenv("TMUX", raising=False)
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("enter")
+        await until(pilot, lambda: "cannot be given" in lines_of_screen(app)[-1])  # a test has no terminal to give
+
+    drive(app, play)
+
+
+def test_a_filter_acts_while_it_is_typed_and_escape_ends_it():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("slash", "u", "n")
+        await until(pilot, lambda: "w01" not in shown(app))
+        assert "unit" in shown(app)
+        await pilot.press("enter")
+        await settled(pilot)
+        assert "/un" in lines_of_screen(app)[0]
+        await pilot.press("escape")
+        await until(pilot, lambda: "w01" in shown(app))
+        await pilot.press("slash", "z", "z")
+        await until(pilot, lambda: "no row fits" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "w01" in shown(app))
+
+    drive(app, play)
+
+
+def test_needs_me_shows_only_what_needs_a_human_and_all_again():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: "w01" not in shown(app))
+        assert "c1" in shown(app)
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: "w01" in shown(app))
+
+    drive(app, play)
+
+
+def test_tabs_are_chosen_by_key_number_and_click():
+    app = top_of(team())
+
+    async def play(pilot):
+        seen = []
+        for _ in range(6):
+            await pilot.press("tab")
+            seen.append(team_of(app).tabs.tab)
+        assert seen == ["task", "result", "log", "diff", "records", "screen"]
+        await pilot.press("shift+tab")
+        assert team_of(app).tabs.tab == "records"
+        for number, tab in enumerate(("screen", "task", "result", "log", "diff", "records"), 1):
+            await pilot.press(str(number))
+            assert team_of(app).tabs.tab == tab
+        at = team_of(app).tabs.text.index("task")
+        await pilot.click("#tabs", offset=(at, 0))
+        assert team_of(app).tabs.tab == "task"
+
+    drive(app, play)
+
+
+def test_a_tab_is_enlarged_searched_and_scrolled():
+    app = top_of(team())
+    app.requests.lines = [f"line {number}" for number in range(200)]
+
+    async def play(pilot):
+        view = team_of(app).view
+        await until(pilot, lambda: "line 1" in shown(app))
+        await pilot.press("v")
+        await until(pilot, lambda: "w01" not in shown(app))
+        await pilot.press("s", *"150")
+        await pilot.press("enter")
+        await until(pilot, lambda: view.match_line == 150)
+        assert "line 150" in shown(app)
+        await pilot.press("less_than_sign")
+        await pilot.press("greater_than_sign")
+        assert view.match_line == 150
+        await pilot.press("J", "K", "G", "g")
+        assert view.scroll_offset.y == 0
+        await pilot.press("j", "pagedown", "k", "pageup", "ctrl+d", "ctrl+u")
+        await pilot.press("s", *"nowhere")
+        await pilot.press("enter")
+        await until(pilot, lambda: "is not in this tab" in lines_of_screen(app)[-1])
+        await pilot.press("escape")
+        await until(pilot, lambda: "w01" in shown(app))
+
+    drive(app, play)
+
+
+def test_a_hidden_screen_is_not_asked_for_and_an_unseen_one_neither():
+    app = top_of(team())
+
+    async def play(pilot):
+        await until(pilot, lambda: app.requests.asked)
+        await pilot.press("2")
+        await settled(pilot)
+        asked = len(app.requests.asked)
+        team_of(app)._each_second()
+        await settled(pilot)
+        assert len(app.requests.asked) == asked
+        await pilot.press("1")
+        await until(pilot, lambda: len(app.requests.asked) > asked)
+        await settled(pilot)
+        app.face.seen, asked = False, len(app.requests.asked)
+        team_of(app)._each_second()
+        await settled(pilot)
+        assert len(app.requests.asked) == asked
+
+    drive(app, play)
+
+
+def test_help_is_filtered_by_typing_and_does_what_is_chosen():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, ListDialog))
+        await pilot.press(*"restart")
+        await until(pilot, lambda: "next row" not in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await settled(pilot)
+        assert "restart c1" in shown(app)
+
+    drive(app, play)
+
+
+def test_the_palette_has_every_action_and_every_command():
+    ran = []
+    app = top_of(team(), commands=[("task list", "List tasks."), ("merge", "Merge commits.")])
+    team_of(app)._in_front = lambda command, after, *, pause=False: ran.append(command)
+
+    async def play(pilot):
+        await pilot.press("colon")
+        await until(pilot, lambda: isinstance(app.screen, ListDialog))
+        assert {choice.value for choice in app.screen._choices} >= {action.name for action in ACTIONS}
+        await pilot.press(*"merg", "tab", *"c1")
+        await pilot.press("enter")
+        await until(pilot, lambda: ran == [["true", "merge", "c1"]])
+
+    drive(app, play)
+
+
+def test_the_mouse_chooses_a_row_and_a_second_click_goes_there(monkeypatch):
+    monkeypatch.setenv("TMUX", "/nowhere/socket,1,0")
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.click("#team", offset=(5, 2))
+        assert team_of(app).table.key == "agent:w01"
+        await pilot.click("#team", offset=(5, 3), times=2)
+        await until(pilot, lambda: app.requests.quiet)
+        assert team_of(app).table.key == "agent:unit"
+
+    drive(app, play)
+
+
+def test_q_quits_and_changes_nothing():
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press("q")
+        await until(pilot, lambda: app._exit)
+        assert (app.requests.answered, app.requests.commands, app.requests.quiet) == ([], [], [])
+
+    drive(app, play)
+
+
+def test_rebound_keys_act_and_are_shown():
+    app = top_of(team(), keys={"approve": "y", "quit": "f10"})
+
+    async def play(pilot):
+        assert "y approve" in lines_of_screen(app)[-1]
+        await pilot.press("a")
+        assert "does nothing" in lines_of_screen(app)[-1]
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await pilot.press("escape", "f10")
+        await until(pilot, lambda: app._exit)
+
+    drive(app, play)
+
+
+def test_texts_of_strangers_are_no_markup_and_act_on_no_terminal():
+    bad = "[red]x[/red] \x1b[31m\u202eabc 한글 [@click=app.quit]y[/]"
+    asks = item("aaaa0001", "c1", text=bad, asked=bad, tool=bad, cwd=bad)
+    app = top_of(snapshot([asking("c1", asks, name=bad)], [asks]))
+    app.requests.lines = [bad]
+
+    async def play(pilot):
+        await until(pilot, lambda: "[red]x[/red]" in "\n".join(lines_of_screen(app)[5:]))
+        assert "\x1b" not in shown(app)
+        assert "\u202e" not in shown(app)
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        await settled(pilot)
+        assert "[@click=app.quit]y[/]" in shown(app)
+        assert "\\u202e" in shown(app)
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (44, 12), (59, 24), (80, 24), (120, 40), (220, 60)])
+def test_every_size_shows_who_needs_a_human(size):
+    app = top_of(team())
+
+    async def play(pilot):
+        assert "c1" in shown(app)
+        assert len(lines_of_screen(app)) == size[1]
+        await pilot.resize_terminal(20, 5)
+        await settled(pilot)
+        await pilot.press("2")
+        await settled(pilot)
+        await pilot.press("escape")
+        await pilot.resize_terminal(*size)
+        await settled(pilot)
+        assert "c1" in shown(app)
+
+    drive(app, play, size)
+
+
+def test_an_empty_team_says_how_to_begin():
+    app = top_of(snapshot())
+
+    async def play(pilot):
+        assert "orchestrator agent create" in shown(app)
+        for key in ("j", "enter", "a", "x", "2", "v", "escape"):
+            await pilot.press(key)
+        assert isinstance(app.screen, TeamScreen)
+
+    drive(app, play)
+
+
+def test_a_run_has_a_row_with_its_own_lines():
+    run = {"kind": "spawn", "id": "r-12345678", "title": "three designs", "status": "running", "since": None, "done": 2,
+           "failed": 0, "total": 5, "wave": 1, "waves": 3, "cost_usd": 0.12, "needs_human": False}  # fmt: skip
+    app = top_of(snapshot([agent("a")], runs=[run]))
+
+    async def play(pilot):
+        await pilot.press("G")
+        await until(pilot, lambda: "orchestrator spawn show r-12345678" in shown(app))
+        assert "$0.12" in shown(app)
+
+    drive(app, play)
+
+
+def test_the_timeline_opens_and_closes():
+    app = top_of(team(), requests=Requests())
+
+    async def play(pilot):
+        await pilot.press("T")
+        await until(pilot, lambda: isinstance(app.screen, TimelineView))
+        await pilot.press("h", "plus", "minus", "0", "j", "escape")
+        await until(pilot, lambda: isinstance(app.screen, TeamScreen))
+
+    drive(app, play)
