@@ -115,7 +115,12 @@ class TabReader:
         head = (
             "It has no worktree, so this is a guess: files of the project that changed since its task was delivered."
         )
-        names = changed_since(self._root, str(since)) if since else []
+        try:
+            names = changed_since(self._root, str(since)) if since else []
+        except OrchestratorError as error:
+            if error.code != "git_failed":
+                raise
+            return [[("It has no worktree, and git knows nothing of the project: what it changed is not known.", "yellow")]]
         return [[(head, "yellow")], *names] if names else [[(head, "yellow")], [("none", "dim")]]
 
     def _records(self, row: dict[str, Any]) -> list[TabLine]:

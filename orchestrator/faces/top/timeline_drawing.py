@@ -137,7 +137,9 @@ def _draw(cells: list[tuple[str, str]], window: TimeWindow, span: TimeWindow, te
         return
     first = max(0, min(room - 1, int((begin - window.begin) * scale)))
     last = max(first, min(room - 1, int((end - window.begin) * scale) - 1))
-    shown = cut("".join(char if char.isprintable() else " " for char in text), last - first + 1) or text[:1]
+    shown = text[:1]
+    if last > first:
+        shown = cut("".join(char if char.isprintable() else " " for char in text), last - first + 1)
     column = first
     for char in shown:
         if column > last:
