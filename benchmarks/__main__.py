@@ -7,13 +7,26 @@ import os
 import sys
 from collections.abc import Callable
 
-from benchmarks import cycles, gsd, gsd_index, gsd_team, large, recovery, relays, spawn, squads, tmux_calls, waits
+from benchmarks import (
+    cycles,
+    gsd,
+    gsd_index,
+    gsd_team,
+    large,
+    recovery,
+    relays,
+    spawn,
+    squads,
+    tmux_calls,
+    top,
+    waits,
+)
 
 Row = Callable[[str, str, str], None]
 
 
 def main() -> None:
-    """Print every figure, or those of the groups named as arguments: cycles, relays, waits, large, growth, recovery, tmux, squads, spawn, gsd."""
+    """Print every figure, or those of the groups named as arguments: cycles, relays, waits, large, growth, recovery, tmux, squads, spawn, gsd, top."""
 
     def row(what: str, got: str, target: str) -> None:
         print(f"{what:<62} {got:<34} {target}", flush=True)
@@ -211,6 +224,16 @@ def of_project_intelligence(row: Row) -> None:
     row("  quiet again", f"{got['again_p50']:.1f} / {got['again_p95']:.1f} / {got['again_max']:.1f} ms", "")
 
 
+def of_top(row: Row) -> None:
+    got = top.main()
+    start = f"{got['start_p50_ms']:.0f} / {got['start_max_ms']:.0f} ms"
+    row("top: start to its first screen, p50 / max", start, "<= 500 ms")
+    frame = f"{got['frame_p50_ms']:.1f} / {got['frame_p95_ms']:.1f} / {got['frame_max_ms']:.1f} ms"
+    row("top: frame, 200 agents, 50 changes a second, p50 / p95 / max", frame, "<= 50 ms")
+    row("top: CPU meanwhile", f"{got['cpu_percent']:.1f} % of a core", "<= 15 %")
+    row("top: processes that it started meanwhile", f"{got['children']:.0f}", "0")
+
+
 GROUPS = {
     "cycles": durable,
     "relays": through_relays,
@@ -222,6 +245,7 @@ GROUPS = {
     "squads": of_squads,
     "spawn": of_spawn_runs,
     "gsd": of_project_intelligence,
+    "top": of_top,
 }
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import typer
 
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import options, output
+from orchestrator.cli.options import Json
 from orchestrator.edge.project_location import own_command
 from orchestrator.faces.daemon_client import project_here
 
@@ -26,14 +27,20 @@ def top(
     context: typer.Context,
     popup: Annotated[bool, typer.Option("--popup", help="Show it in a popup of your tmux.")] = False,
     in_popup: Annotated[bool, typer.Option("--in-popup", hidden=True)] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the team live, and answer, look and give work there.
 
     Agents that need you come first. q quits and changes nothing; ? shows the keys. Without a daemon it shows the
-    files, and follows a daemon as soon as one answers.
+    files, and follows a daemon as soon as one answers. With --json it prints the snapshot once.
     """
     options.refuse_agents()
     place = project_here()
+    if as_json:
+        from orchestrator.faces.snapshot_client import read_snapshot  # noqa: PLC0415  (loads what reads files)
+
+        output.print_json(read_snapshot(place))
+        return
     from orchestrator.config import sources  # noqa: PLC0415  (loads pydantic)
     from orchestrator.faces.top.key_bindings import bindings_for  # noqa: PLC0415
 
@@ -79,4 +86,4 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, str]]:
 
 def add_to(app: Any) -> None:
     """Declare the command on the top-level app."""
-    options.command(app, "top", "orchestrator top\norchestrator top --popup")(top)
+    options.command(app, "top", "orchestrator top")(top)

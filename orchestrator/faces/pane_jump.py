@@ -1,4 +1,4 @@
-"""The tmux command that brings a person to an agent's pane. Pure but for the names of sockets, which it resolves."""
+"""The tmux command that brings a person to an agent's pane. Resolves the names of sockets, and does no more."""
 
 from __future__ import annotations
 

@@ -89,6 +89,7 @@ STORIES = {
         orchestrator status
         orchestrator status builder
         orchestrator status --watch
+        orchestrator top
         orchestrator task add reviewer "Review src/login.py" --attach notes.md
         orchestrator task add reviewer --file task.md --title 'Review the login'
         orchestrator task add tester "echo 3 passed" --wait

@@ -51,6 +51,9 @@ def run(setting: Setting, line: str) -> str:
             elif " attach " in line and "[" in screen and not answered:
                 human.type("\x02d")  # tmux's prefix, and detach
                 answered = 1
+            elif " top" in line and "help" in screen and not answered:
+                human.type("q")
+                answered = 1
             elif screen.count("[y/N]") > answered and not follows:
                 human.type("y\n")
                 answered += 1

@@ -14,7 +14,7 @@ from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.top.strips import drawn, style_named
 from orchestrator.faces.top.team_layout import Part
 
-FOUND = Style(reverse=True)
+MATCH = Style(reverse=True)
 
 
 class LineView(ScrollView, can_focus=False):
@@ -110,7 +110,7 @@ def _marked(parts: list[Part], wanted: str) -> list[Segment]:
             out.append(Segment(text, style))
             continue
         while (hit := folded.find(wanted, at)) >= 0:
-            out += [Segment(text[at:hit], style), Segment(text[hit : hit + len(wanted)], style + FOUND)]
+            out += [Segment(text[at:hit], style), Segment(text[hit : hit + len(wanted)], style + MATCH)]
             at = hit + len(wanted)
         out.append(Segment(text[at:], style))
     return [segment for segment in out if segment.text]

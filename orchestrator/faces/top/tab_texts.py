@@ -120,7 +120,14 @@ class TabReader:
         except OrchestratorError as error:
             if error.code != "git_failed":
                 raise
-            return [[("It has no worktree, and git knows nothing of the project: what it changed is not known.", "yellow")]]
+            return [
+                [
+                    (
+                        "It has no worktree, and git knows nothing of the project: what it changed is not known.",
+                        "yellow",
+                    )
+                ]
+            ]
         return [[(head, "yellow")], *names] if names else [[(head, "yellow")], [("none", "dim")]]
 
     def _records(self, row: dict[str, Any]) -> list[TabLine]:

@@ -104,7 +104,7 @@ def run_cells(run: Mapping[str, Any], *, ascii_only: bool = False) -> TeamCells:
         bool(run.get("needs_human")),
         run_state(run, ascii_only=ascii_only),
         run.get("since"),
-        "",
+        _line(str(run.get("reason") or "")) if run.get("needs_human") else "",
         {
             "agent": _line(f"{run.get('kind', 'run')} {str(run['id'])[:8]}"),
             "host": "",

@@ -19,7 +19,7 @@ from orchestrator.faces.top.key_bindings import KeyAction, key_label, keys_of
 from orchestrator.faces.top.line_view import LineView
 from orchestrator.faces.top.plain_line import PlainLine
 from orchestrator.faces.top.tab_line import TABS, TabChosen, TabsLine
-from orchestrator.faces.top.tab_lines import TabLine
+from orchestrator.faces.top.tab_lines import TabLine, shown_line
 from orchestrator.faces.top.tab_texts import TabReader
 from orchestrator.faces.top.team_layout import (
     NARROW,
@@ -172,7 +172,7 @@ class TeamScreen(AgentActions, Screen[None]):
 
     def say(self, text: str, style: str = "") -> None:
         """One sentence in the last line, until the next key."""
-        self._message = [(" ".join(text.split()), style)]
+        self._message = [(shown_line(" ".join(text.split())), style)]
         self._show_keys()
 
     def on_resize(self) -> None:
@@ -250,10 +250,10 @@ class TeamScreen(AgentActions, Screen[None]):
         run = next((run for run in snapshot.get("runs") or [] if str(run["id"]) == run_id), None)
         if run is None:
             return []
-        lines: list[TabLine] = [f"{key}: {value}" for key, value in run.items() if value not in (None, "")]
-        command = (
-            f"orchestrator spawn show {run_id}" if run["kind"] == "spawn" else f"orchestrator squad show {run_id}"
-        )
+        lines: list[TabLine] = [
+            shown_line(f"{key}: {value}") for key, value in run.items() if value not in (None, "")
+        ]
+        command = f"orchestrator {'spawn status' if run['kind'] == 'spawn' else 'squad wait'} {run_id}"
         return [*lines, [(f"more: {command}", "dim")]]
 
     def on_row_chosen(self, _: RowChosen) -> None:

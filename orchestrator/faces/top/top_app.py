@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ class SnapshotSource(Protocol):
     def wait(self, number: int, timeout_s: float) -> int: ...
 
 
-class Delivered(Message):
+class DeliveredCall(Message):
     """A call from a thread, for the event loop's."""
 
     def __init__(self, call: Callable[[], None]) -> None:
@@ -66,7 +67,7 @@ class TopApp(App[None], inherit_bindings=False):
         threading.Thread(target=self._follow, daemon=True, name="top snapshots").start()
 
     def _deliver(self, call: Callable[[], None]) -> None:
-        self.post_message(Delivered(call))
+        self.post_message(DeliveredCall(call))
 
     def on_unmount(self) -> None:
         """No more news."""
@@ -90,7 +91,7 @@ class TopApp(App[None], inherit_bindings=False):
             shown.over("it was answered, withdrawn or changed meanwhile")
         self._team.show()
 
-    def on_delivered(self, message: Delivered) -> None:
+    def on_delivered_call(self, message: DeliveredCall) -> None:
         """What a thread has brought."""
         if not self._stopped:
             message.call()
@@ -116,6 +117,8 @@ def run_top(
     """Show top in this terminal until a person quits it."""
     requests = TeamRequests(place)
     face = TopFace(place.root, requests, ascii_only=ascii_only, popup=popup, commands=commands)
+    for name in ("COLUMNS", "LINES"):  # Textual would believe them rather than the terminal, also after a resize
+        os.environ.pop(name, None)
     with contextlib.suppress(AttributeError, ValueError):  # a locale without a letter must not end the display
         sys.__stderr__.reconfigure(errors="replace")  # type: ignore[union-attr]  # it is a text stream of ours
     with SnapshotClient(place, face="top", answers=True) as source:

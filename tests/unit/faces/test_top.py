@@ -567,7 +567,7 @@ def test_a_run_has_a_row_with_its_own_lines():
 
     async def play(pilot):
         await pilot.press("G")
-        await until(pilot, lambda: "orchestrator spawn show r-12345678" in shown(app))
+        await until(pilot, lambda: "orchestrator spawn status r-12345678" in shown(app))
         assert "$0.12" in shown(app)
 
     drive(app, play)
