@@ -87,7 +87,7 @@ def test_every_width_shows_the_team_with_nothing_wrapped_and_its_tabs(team):
     top.press("1")
     top.shows("[screen]")
     top.resize(20, 5)
-    top.shows("● buil")
+    top.shows("● b")
     top.press("q")
     until(lambda: top.server.show(top.pane, "#{pane_dead}") == "1")
 

@@ -36,7 +36,7 @@ def test_a_key_that_is_given_to_another_action_leaves_its_own():
 @pytest.mark.parametrize(
     "keys",
     [
-        {"aprove": "y"},
+        {"never": "y"},
         {"approve": ""},
         {"approve": "nosuchkey"},
         {"approve": "super+x"},
