@@ -142,6 +142,21 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the files have changed since they were shown",
         "look at them again: orchestrator trust",
     ),
+    "web_token": (
+        BadRequest,
+        "the web page has no valid token",
+        "open the link that orchestrator web printed",
+    ),
+    "web_refused": (
+        BadRequest,
+        "the web page does not serve this request",
+        "open the link that orchestrator web printed, on this machine or through ssh -L",
+    ),
+    "no_terminal": (
+        BadRequest,
+        "the link to the web page is a secret and is shown on a terminal only",
+        "run orchestrator web in a terminal",
+    ),
     "trust_refused": (
         BadRequest,
         "only a human at a terminal can allow files, not an AI CLI or a program that it starts",
@@ -291,6 +306,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "remove it (orchestrator worktree list shows it), or give the agent another name",
     ),
     # who: nobody, wait
+    "web_busy": (
+        NotReady,
+        "the web page gets too many requests, or too many pages are open",
+        "wait a moment; the page tries again by itself",
+    ),
     "queue_full": (
         NotReady,
         "the agent has the maximum number of unfinished tasks",
@@ -309,6 +329,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     ),
     "index_busy": (NotReady, "another process is making the index of this project", "run it again"),
     # who: the operator
+    "web_failed": (
+        Environment,
+        "orchestrator web cannot listen at that address, or cannot use its TLS files",
+        "give another port: orchestrator web --port 0",
+    ),
     "no_room": (
         Environment,
         "the window is too small for another agent pane",

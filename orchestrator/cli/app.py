@@ -46,6 +46,7 @@ from orchestrator.cli import (
     top,
     trust,
     verify,
+    web,
     why,
     worktree,
     worktree_changes,
@@ -179,6 +180,7 @@ report.add_to(app)
 top.add_to(app)
 agent_panes.add_to(app)
 worktree_changes.add_to(app)
+options.command(app, "web", "orchestrator web\norchestrator web --read-only --port 0")(web.web)
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(config.app, name="config")
 setup.add_to(app)

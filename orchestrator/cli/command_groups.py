@@ -22,6 +22,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "diff",
         "merge",
         "runs",
+        "web",
     ),
     "Questions of agents": ("inbox", "approve", "deny", "answer", "release", "dismiss", "approvals"),
     "Records": ("report", "events", "broadcast"),

@@ -54,7 +54,7 @@ PACKAGES = {
         "project_trust",
     },
     # What people look at: the snapshot and what shows it. Knows the daemon by its socket alone.
-    "faces": {"base", "core", "edge", "worker", "team"},
+    "faces": {"base", "trust", "core", "edge", "worker", "team"},
     # Parse, call one service, render.
     "cli": {
         "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd",
@@ -114,6 +114,9 @@ OWNERS = {
     "rich": {"cli", "faces"},
     "textual": {"faces"},
     "httpx2": {"spawn"},
+    "starlette": {"faces"},
+    "uvicorn": {"faces"},
+    "segno": {"cli"},
     "psutil": {"base"},
     "structlog": {
         "protocol",

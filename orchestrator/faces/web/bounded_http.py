@@ -1,0 +1,58 @@
+"""uvicorn's HTTP protocol with a time limit for the head of a request: nobody holds connections for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+HEAD_S = 10.0
+
+
+class BoundedHttp(H11Protocol):
+    """One connection: it is closed if the head of a request is not complete within ``HEAD_S`` seconds.
+
+    The state of each request's scope has one dict under ``connection``, which all requests of the connection share.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
+        super().__init__(config, server_state, {**app_state, "connection": {}}, _loop)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; those of a head that is not complete do not make its time longer."""
+        super().data_received(data)
+        if self._answers():
+            self._stop_waiting()
+        elif self._timer is None:
+            self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        self._timer = self.loop.call_later(HEAD_S, self._close)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close(self) -> None:
+        self._timer = None
+        if not self._answers():
+            self.transport.close()
+
+    def _answers(self) -> bool:
+        """Whether a request is being answered; before the first one uvicorn has None, whatever its type says."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
