@@ -89,7 +89,7 @@ def web(  # noqa: PLR0917  (typer calls it by name)
                 if share and not read_only:
                     terminal.say("This link can only read:")
                     terminal.say(f"  {base}/#t={tokens.issue('read')}")
-                if outside:
+                if listen or behind_proxy:
                     code = tokens.issue_code(scope, time.monotonic())
                     terminal.say(f"On a phone open {base} and type this code, once, within 10 minutes:")
                     terminal.say(f"  {code[:5]}-{code[5:]}")

@@ -39,7 +39,9 @@ def opened(url: str, *, width: int = 1400, height: int = 900, dark: bool = False
                 **settings,
             )
             page = context.new_page()
-            page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
+            page.on(
+                "console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None
+            )
             page.on("pageerror", lambda error: complaints.append(str(error)))
 
             def reach(route: Any) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import httpx2
 
 from tests.security.human import Human
-from tests.support.stage import until
+from tests.support.stage import BOUND_S, until
 
 LINK = re.compile(r"(https?://\S+)/#t=(\S+)")
 
@@ -34,6 +35,7 @@ class OpenSite(NamedTuple):
         with self.client() as client, client.stream("GET", "/events", params=query) as response:
             assert response.status_code == 200, response.read()
             shown: dict[str, dict[str, str]] = {}
+            html, end = "", time.monotonic() + BOUND_S
             for name, value in events(response):
                 if name == "page":
                     if "frame" in value:
@@ -44,18 +46,19 @@ class OpenSite(NamedTuple):
                 html = "\n".join(part for slot in shown.values() for part in slot.values())
                 if text in html:
                     return html
-        raise AssertionError(f"the stream ended without {text!r}")
+                if time.monotonic() > end:
+                    break
+        raise AssertionError(f"no page with {text!r}, the last one: {html}")
 
 
 def events(response: httpx2.Response) -> Iterator[tuple[str, Any]]:
-    """The events of a stream: (name, value)."""
+    """The events of a stream: (name, value); a stream that is silent says so as ("", None)."""
     rest = ""
     for text in response.iter_text():
         *blocks, rest = (rest + text).split("\n\n")
         for block in blocks:
             match = re.fullmatch(r"event: (\w+)\ndata: (.*)", block)
-            if match:
-                yield match[1], json.loads(match[2])
+            yield (match[1], json.loads(match[2])) if match else ("", None)
 
 
 @contextlib.contextmanager

@@ -59,6 +59,7 @@ def web_app(site: Site) -> RequestGuard:
         Route("/code", _exchanging(site.tokens), methods=["POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing})
+    app.router.redirect_slashes = False  # a path is a page as it stands, or none
     return RequestGuard(app, site=site.address, tokens=site.tokens, judge=site.judge, public=_is_public)
 
 

@@ -29,16 +29,15 @@ def opened(root: Path, agent_id: str, name: str) -> tuple[BinaryIO, int]:
         raise _unknown(name) from None
     except OSError as error:
         raise failure(path, error) from error
-    file = os.fdopen(fd, "rb")
     try:
         facts = os.fstat(fd)
         inside = Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(directory.resolve())
+        if inside and stat.S_ISREG(facts.st_mode):
+            return os.fdopen(fd, "rb"), facts.st_size
     except OSError as error:
-        file.close()
+        os.close(fd)
         raise failure(path, error) from error
-    if inside and stat.S_ISREG(facts.st_mode):
-        return file, facts.st_size
-    file.close()
+    os.close(fd)
     raise _unknown(name) if inside else BadRequest("path_escape", f"artifact {name!r} leaves {directory}")
 
 
