@@ -211,13 +211,19 @@ def _question(name: str, question: dict[str, Any]) -> Markup:
     options = [
         element(
             "label",
-            element("input", type=kind, name=name, value=str(option["label"])),
+            element("input", type=kind, name=name, value=_word_for(str(option["label"]), at)),
             element("span", name_of(option["label"])),
             element("small", name_of(option.get("description") or "")),
         )
-        for option in question.get("options") or ()
+        for at, option in enumerate(question.get("options") or (), 1)
     ]
     return element("fieldset", element("legend", name_of(question["question"])), *options, class_="question")
+
+
+def _word_for(label: str, at: int) -> str:
+    """How an answer names an option: by its label, or by its number if the label could not come back as it is."""
+    plain = label.isprintable() and label == label.strip() and not set(label) & set(",:")
+    return label if plain and label else str(at)
 
 
 # -- runs -----------------------------------------------------------------------------------------------------------

@@ -224,7 +224,8 @@
     const facts = [...item.querySelectorAll("h2, .facts, .asked")].map((part) => part.cloneNode(true));
     for (const part of facts) part.removeAttribute("id");
     const form = element("form", { method: "dialog" });
-    const chosen = [...item.querySelectorAll("fieldset")].map(labels).filter(Boolean).join("\n");
+    const groups = [...item.querySelectorAll("fieldset")];
+    const chosen = groups.map((group, at) => (groups.length > 1 ? `${at + 1}: ${labels(group)}` : labels(group))).join("\n");
     const field = element("textarea", { id: "words", rows: 3, maxLength: 20000, value: decision === "answer" ? chosen : "" });
     const name = decision === "deny" ? "Reason, which the agent reads (optional)" : "Answer";
     if (decision === "deny" || decision === "answer") form.append(element("label", { htmlFor: "words", textContent: name }), field);
