@@ -5,7 +5,7 @@ ARGS =
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup venv tools check test e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
+.PHONY: setup venv tools check test test-web e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
@@ -27,7 +27,12 @@ check: venv       ## format, lint, types, spelling, generated files
 test: setup       ## every test but the long forms and the real CLIs; three at once, for they also wait; ARGS=-n0 for one
 	$(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow and not e2e" $(ARGS)
 
+test-web: setup   ## the web pages in Chromium, which it installs where it may; make e2e has these tests too
+	@sh tools/setup.sh browser
+	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest tests/e2e/test_web.py $(ARGS)
+
 e2e: setup        ## the real CLIs against scripted models, two at once; needs node, installs the CLIs into the user's cache once
+	@sh tools/setup.sh browser
 	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "e2e and not slow" tests/e2e $(ARGS)
 
 demo: setup       ## a team of three agents on a sample project

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prepares this directory: .venv with the packages of requirements.lock, and tmux. Idempotent, quick the second
-# time, never asks anything. `setup.sh venv` leaves tmux out. PYTHON=... chooses the interpreter. On CI strace is
-# installed too, for the tests that make system calls fail; they are skipped where there is none.
+# time, never asks anything. `setup.sh venv` leaves tmux out, `setup.sh browser` adds Chromium. PYTHON=... chooses the
+# interpreter. On CI strace is installed too, for the tests that make system calls fail; they are skipped where there
+# is none.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -81,6 +82,11 @@ has_tmux() {
 }
 
 install_packages
+if [ "${1:-}" = browser ]; then
+    command -v chromium >/dev/null 2>&1 || apt_install chromium ||
+        echo "setup: no chromium; the tests of the web pages fail without it" >&2
+    exit 0
+fi
 if [ "${1:-}" != venv ] && ! has_tmux; then
     if ! { apt_install tmux && has_tmux; }; then
         fail "needs tmux 3.2 or newer; install it with the system's package manager (Debian: apt-get install tmux)"

@@ -13,6 +13,7 @@ from tests.support.stage import Stage
 ELSEWHERE = {
     "make": ".ci/run and Makefile",
     "pipx": "tests/acceptance/test_install.py",
+    "orchestrator web": "tests/integration/test_web.py",
     "claude": "tests/e2e/test_setup.py",
     "orchestrator doctor --live gemini": "tests/e2e/test_doctor.py",
 }

@@ -216,6 +216,54 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "If two installations do not fit, every waiting request gets that error at once.": (
         "tests/integration/test_relay_start.py::test_a_mismatch_of_protocols_is_told_at_the_first_refusal_to_all_that_wait",
     ),
+    "Without a token of this `orchestrator web` a page holds no data of the project.": (
+        "tests/unit/faces/test_web_guard.py::test_a_shell_needs_no_token_and_holds_no_data",
+        "tests/unit/faces/test_web_guard.py::test_data_and_answers_need_a_token_that_was_issued",
+    ),
+    "A token counts in its header only; there are no cookies, and it is in no file, environment or command line.": (
+        "tests/unit/faces/test_web_guard.py::test_a_token_counts_in_its_header_only",
+        "tests/security/test_web.py::test_the_token_is_in_no_file_no_environment_and_no_command_line",
+    ),
+    "The link is shown on a terminal only.": (
+        "tests/security/test_web.py::test_the_command_refuses_agents_and_shows_its_link_on_a_terminal_only",
+    ),
+    "A link that reads does not answer.": (
+        "tests/unit/faces/test_web_guard.py::test_a_token_that_reads_does_not_answer",
+    ),
+    "A program below an agent or a squad member gets nothing from the web pages, even with the token.": (
+        "tests/security/test_web.py::test_an_agent_that_knows_the_token_gets_nothing_and_approves_nothing",
+        "tests/unit/faces/test_web_guard.py::test_a_peer_that_comes_from_an_agent_gets_nothing_even_with_a_token",
+    ),
+    "A program below an AI CLI that leads gets nothing from the web pages, even with the token.": (
+        "tests/security/test_web.py::test_what_runs_below_a_master_gets_nothing",
+    ),
+    "Another user of the machine gets nothing from the web pages, even with the token.": (
+        "tests/security/test_web.py::test_another_user_of_the_machine_gets_nothing",
+    ),
+    "A program of unknown origin reads the web pages and answers nothing.": (
+        "tests/unit/faces/test_web_guard.py::test_a_peer_of_unknown_origin_reads_only",
+    ),
+    "A page of another site, a name that was pointed to this machine, and a form get nothing from the web pages.": (
+        "tests/unit/faces/test_web_guard.py::test_a_request_of_another_site_is_refused",
+        "tests/unit/faces/test_web_guard.py::test_another_host_is_refused_also_for_the_shell",
+        "tests/unit/faces/test_web_guard.py::test_an_answer_that_a_form_could_send_is_refused",
+    ),
+    "Text of agents, files and models stays text on the web pages, and no file of an agent is served as a page.": (
+        "tests/security/test_web.py::test_a_script_in_any_text_of_an_agent_stays_text",
+        "tests/security/test_web.py::test_no_path_leads_out_of_the_artifacts",
+    ),
+    "No path of the web pages leads out of an agent's artifacts.": (
+        "tests/security/test_web.py::test_no_path_leads_out_of_the_artifacts",
+    ),
+    "Slow, malformed and very many requests keep nobody else from the web pages.": (
+        "tests/security/test_web.py::test_whoever_sends_half_a_request_is_dropped_and_keeps_nobody_waiting",
+        "tests/security/test_web.py::test_a_malformed_request_is_refused_and_its_connection_closed",
+        "tests/security/test_web.py::test_a_thousand_pages_are_served_and_the_next_is_refused_clearly",
+        "tests/unit/faces/test_web_guard.py::test_wrong_tokens_are_slowed_down_and_never_lock_the_owner_out",
+    ),
+    "For other machines the web pages need TLS, or a proxy that has it, and a one-time code is exchanged once.": (
+        "tests/security/test_web.py::test_listening_for_other_machines_needs_tls_and_takes_a_code_once",
+    ),
     "Instructions in tasks, results, file names, roles and planning files cannot give trust, type into a pane or run a command.": (
         "tests/security/test_injection.py::test_instructions_in_names_roles_tasks_results_and_file_names_reach_no_shell_no_pane_and_no_trust",
         "tests/security/test_injection.py::test_instructions_in_roles_and_planning_files_are_read_and_nothing_else",

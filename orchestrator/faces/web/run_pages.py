@@ -87,9 +87,11 @@ def timeline_page(root: Path, request: PageRequest, snapshot: dict[str, Any]) ->
         element("option", f"{run['run_id']}", value=str(run["run_id"]), selected=run["run_id"] == run_id)
         for run in runs
     ]
-    choice = element("label", "Run ", element("select", *options, data_go="/timeline?run="), data_key="choice")
     shown = timeline_of(root, run_id)
     until = shown.end or str(snapshot["at"])
+    label = element("label", "Run ", element("select", *options, data_go="/timeline?run="))
+    times = element("span", " from ", moment(shown.begin), " to ", moment(shown.end) if shown.end else "now")
+    choice = element("p", label, times, data_key="choice")
     parts = {
         "drawing": element("div", _drawing(shown, until), class_="scroll", tabindex="0", role="region",
                            aria_label="timeline", data_key="drawing"),

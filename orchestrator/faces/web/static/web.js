@@ -146,6 +146,8 @@
     }
     const summary = document.querySelector("[data-title]");
     if (summary) document.title = `${summary.dataset.title} – orchestrator`;
+    const waiting = Number(document.querySelector("[data-waiting]")?.dataset.waiting || 0);
+    document.querySelector('[data-page="/inbox"]').textContent = waiting ? `Inbox (${waiting})` : "Inbox";
     count();
     checkPending();
   }
