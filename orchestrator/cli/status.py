@@ -20,7 +20,6 @@ from orchestrator.cli.agent_choice import chosen, shown_names
 from orchestrator.cli.facts import Facts, FromFiles, facts
 from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.redrawn_screen import RedrawnScreen
-from orchestrator.core import glyphs
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import project_here
 from orchestrator.faces.status_lines import StatusLine, footer, status_lines
@@ -114,9 +113,9 @@ def _home_short(path: Path) -> str:
 
 
 def _colored(line: StatusLine) -> str:
-    if not line.status or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    if not line.color or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return line.text
-    code = CODES[glyphs.STATUS.get(line.status, glyphs.STATUS["unknown"]).color]
+    code = CODES[line.color]
     return f"\x1b[{code}m{line.text[: line.colored]}\x1b[0m{line.text[line.colored :]}"
 
 

@@ -1,4 +1,4 @@
-"""Who needs a human, and in which order people see agents. Pure."""
+"""Who needs a human, in which words and in which order people see agents, and a team in numbers. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,28 @@ _ORDER = {
 }
 
 
+_WAITS = {
+    "permission": "asks",
+    "question": "asks",
+    "dialog": "asks",
+    "login": "login",
+    "trust": "trust",
+    "rate_limit": "limit",
+}
+"""What an agent waits for, in one word, by the kind of its item; for other kinds its status says it."""
+
+
 def needs_human(row: Mapping[str, Any]) -> bool:
     """Whether the agent of this row of agent_list waits for somebody, by its status or by an item of the inbox."""
     return row["status"] in NEEDS_HUMAN or bool(row.get("needs_human"))
+
+
+def state_word(row: Mapping[str, Any]) -> str:
+    """The agent's state in one word, the same everywhere: what it waits for if it needs a human, else its status."""
+    if not needs_human(row):
+        return str(row["status"])
+    kind = str((row.get("waits_for") or {}).get("kind") or "")
+    return _WAITS.get(kind, str(row["status"]))
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -26,7 +45,8 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The team in numbers: ``{agents, need_you, busy, idle, ended, finished: {result, error, canceled}}``."""
+    """The team in numbers: ``{agents, need_you, busy, idle, ended, finished: {result, error, canceled}, usage}``."""
+    rows = list(rows)
     counted = {"agents": 0, "need_you": 0, "busy": 0, "idle": 0, "ended": 0}
     finished = {"result": 0, "error": 0, "canceled": 0}
     for row in rows:
@@ -34,7 +54,22 @@ def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         counted[("need_you", "busy", "idle", "ended")[_place(row)]] += 1
         for outcome, number in (row.get("finished") or {}).items():
             finished[outcome] = finished.get(outcome, 0) + number
-    return {**counted, "finished": finished}
+    return {**counted, "finished": finished, "usage": usage_total(row.get("usage") for row in rows)}
+
+
+def usage_total(usages: Iterable[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """The sum of what agents used; ``cost_usd`` is None if no cost is known, ``cost_unknown`` counts the others."""
+    total: dict[str, Any] = {"input": 0, "cached": 0, "output": 0, "requests": 0, "cost_usd": None, "cost_unknown": 0}
+    for usage in usages:
+        if usage is None:
+            continue
+        for name in ("input", "cached", "output", "requests"):
+            total[name] += usage[name]
+        if usage["cost_usd"] is not None:
+            total["cost_usd"] = round((total["cost_usd"] or 0.0) + usage["cost_usd"], 6)
+        elif usage["requests"]:
+            total["cost_unknown"] += 1
+    return total
 
 
 def _place(row: Mapping[str, Any]) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from orchestrator.core.glyphs import STATUS
+from orchestrator.core.attention import needs_human, state_word
+from orchestrator.core.glyphs import NEEDS_HUMAN, STATUS
 
 
 class StateWord(NamedTuple):
@@ -22,22 +23,6 @@ class StateWord(NamedTuple):
 UNKNOWN = "\u2013"
 MINUS = "\u2212"
 
-NEEDS_YOU = ("◐", "!", "yellow")
-"""The sign of an agent that waits for a human, in ASCII, and its colour."""
-WAITS = {
-    "permission": "asks",
-    "question": "asks",
-    "dialog": "asks",
-    "login": "login",
-    "trust": "trust",
-    "rate_limit": "limit",
-    "blocked": "blocked",
-    "stalled": "stalled",
-    "failed": "failed",
-    "conflict": "conflict",
-    "budget": "budget",
-}
-"""What an agent waits for, in one word, by the kind of its item."""
 _RUN = {
     "completed": "idle", "done": "idle", "failed": "failed", "canceled": "deleted", "cancelled": "deleted",
     "queued": "starting", "planning": "starting", "waiting": "starting",
@@ -46,15 +31,11 @@ _RUN = {
 
 def state_of(row: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
     """The state of an agent's row: what it waits for if it needs a human, else its status."""
-    status, waits = str(row.get("status")), row.get("waits_for") or {}
+    status = str(row.get("status"))
     glyph = STATUS.get(status, STATUS["unknown"])
-    if row.get("needs_human"):
-        sign, plain, color = NEEDS_YOU
-        word = WAITS.get(str(waits.get("kind")), status)
-        if word in ("failed", "stalled") or status == "failed":
-            sign, plain, color = glyph.sign, glyph.ascii, glyph.color
-        return StateWord(plain if ascii_only else sign, word, color)
-    return StateWord(glyph.ascii if ascii_only else glyph.sign, status, glyph.color)
+    if needs_human(row) and status != "failed":
+        glyph = NEEDS_HUMAN
+    return StateWord(glyph.ascii if ascii_only else glyph.sign, str(row.get("state") or state_word(row)), glyph.color)
 
 
 def run_state(run: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:

@@ -35,7 +35,7 @@ def offline_snapshot(root: Path, version: int = 1) -> dict[str, Any]:
         "project": str(root),
         "title": root.name,
         "live": False,
-        "totals": {**totals(rows), "usage": None},
+        "totals": totals(rows),
         "agents": in_order(rows),
         "inbox": items,
         "runs": [],

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from orchestrator.core.attention import in_order, needs_human
-from orchestrator.core.glyphs import outcome_sign, status_sign
+from orchestrator.core.attention import in_order, needs_human, totals
+from orchestrator.core.glyphs import outcome_sign
+from orchestrator.faces.row_words import state_of, totals_parts
 from orchestrator.faces.text_table import Column, age, cut, lines_of
 
 SAYS_NOTHING = ("busy", "idle", "parked")
@@ -21,10 +22,10 @@ WORDS = 48  # columns from which the status is shown as a word too
 
 
 class StatusLine(NamedTuple):
-    """One line; its first ``colored`` characters show ``status``, which is empty for titles."""
+    """One line; its first ``colored`` characters show a state in ``color``, which is empty for titles."""
 
     text: str
-    status: str = ""
+    color: str = ""
     colored: int = 0
 
 
@@ -43,8 +44,8 @@ def status_lines(
     rows = in_order(rows)
     separate = width is None or width >= WIDE
     words = width is None or width >= WORDS
-    signs = [status_sign(row["status"], ascii_only=ascii_only) for row in rows]
-    states = [f"{sign} {row['status']}" if words else sign for sign, row in zip(signs, rows, strict=True)]
+    known = [state_of(row, ascii_only=ascii_only) for row in rows]
+    states = [f"{state.sign} {state.word}" if words else state.sign for state in known]
     work = [task_text(row, ascii_only=ascii_only) for row in rows]
     why = [reason_text(row) for row in rows]
     if not words:  # too narrow for a column: a task that runs again says so
@@ -68,22 +69,14 @@ def status_lines(
     title, *lines = lines_of(columns, width)
     return [
         StatusLine(title),
-        *(StatusLine(line, row["status"], len(state)) for line, row, state in zip(lines, rows, states, strict=True)),
+        *(StatusLine(line, of.color, len(state)) for line, of, state in zip(lines, known, states, strict=True)),
     ]
 
 
 def footer(rows: Sequence[dict[str, Any]], width: int | None, *, ascii_only: bool = False) -> str:
     """The team in one line: ``12 agents · 2 need you · 7 busy · 41 ✓ 3 ✕``."""
-    waiting = sum(map(needs_human, rows))
-    busy = sum(row["status"] == "busy" for row in rows)
-    ended = totals_text([row.get("finished") or {} for row in rows], ascii_only=ascii_only)
-    parts = [
-        f"{len(rows)} agent{'s' * (len(rows) != 1)}",
-        f"{waiting} need{'s' * (waiting == 1)} you" if waiting else "",
-        f"{busy} busy" if busy else "",
-        ended,
-    ]
-    line = (" - " if ascii_only else " · ").join(filter(None, parts))
+    parts = totals_parts({"totals": totals(rows)}, ascii_only=ascii_only)
+    line = (" - " if ascii_only else " · ").join(parts)
     return line if width is None else cut(line, width)
 
 
@@ -109,6 +102,9 @@ def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:
 
 def reason_text(row: dict[str, Any]) -> str:
     """Why the agent has its status; of an agent at rest why its last task failed."""
+    waits = row.get("waits_for") or {}
+    if waits.get("text"):
+        return str(waits["text"])
     if row["status"] not in SAYS_NOTHING and row.get("reason"):
         return str(row["reason"])
     last = row.get("last_task") or {}

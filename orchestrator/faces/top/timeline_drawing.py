@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
+from orchestrator.core.glyphs import NEEDS_HUMAN
 from orchestrator.faces.text_table import columns_of, cut
 from orchestrator.faces.timeline import Lane, Timeline
 from orchestrator.faces.top.team_layout import Part
@@ -20,7 +21,7 @@ SIGNS = {
 }
 """Of a bar by its outcome, with what stands in for it in ASCII, and its colour."""
 AGAIN = ("↻", "~", "cyan")
-WAIT = ("◐", "!", "yellow")
+WAIT = NEEDS_HUMAN
 LEAST_S = 1.0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core.attention import NEEDS_HUMAN
+from orchestrator.core.attention import NEEDS_HUMAN, state_word
 from orchestrator.core.inbox_items import InboxItem, in_order, recorded_items
 from orchestrator.journal.project_files import Paths
 from orchestrator.team.roster import offline_view
@@ -34,6 +34,7 @@ class RowFacts:
 
 NOTHING_KNOWN: dict[str, Any] = {
     "host": None,
+    "state": "unknown",
     "needs_human": False,
     "waits_for": None,
     "usage": None,
@@ -47,7 +48,7 @@ def snapshot_row(row: dict[str, Any], items: Sequence[InboxItem], **facts: Any) 
     """The row of the snapshot, made of that of agent_list."""
     holding = in_order(item for item in items if item.holds)
     waits = holding[0] if holding else None
-    return {
+    shown = {
         **row,
         **NOTHING_KNOWN,
         **facts,
@@ -62,6 +63,7 @@ def snapshot_row(row: dict[str, Any], items: Sequence[InboxItem], **facts: Any) 
             "item": waits.item_id,
         },
     }
+    return {**shown, "state": state_word(shown)}
 
 
 def offline_rows(root: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

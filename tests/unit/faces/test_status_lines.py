@@ -80,11 +80,11 @@ def test_an_idle_agent_whose_last_task_failed_says_so():
     assert "○ idle" in line.text
     assert "✕ make lint" in line.text
     assert "exit code 2" in line.text
-    assert footer([EIGHT[3] | {"finished": {"result": 1, "error": 3, "canceled": 1}}], 80) == "1 agent · 1 ✓ 3 ✕ 1 ⊘"
+    assert footer([EIGHT[3] | {"finished": {"result": 1, "error": 3, "canceled": 1}}], 80) == "1 agent · 1 idle · 1 ✓ 3 ✕ 1 ⊘"
 
 
 def test_the_footer_counts_the_team():
-    assert footer(EIGHT, None) == "8 agents · 2 need you · 3 busy"
+    assert footer(EIGHT, None) == "8 agents · 2 need you · 4 busy · 2 idle"
     assert footer(EIGHT[:2], None, ascii_only=True) == "2 agents - 1 needs you - 1 busy"
 
 
