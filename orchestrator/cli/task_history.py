@@ -13,6 +13,7 @@ from orchestrator.cli import completion, options, output
 from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.facts import Facts, facts
 from orchestrator.cli.options import Json
+from orchestrator.cli.recorded_cost import figures_here
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.faces.daemon_client import project_here
 from orchestrator.faces.task_lines import task_lines
@@ -73,6 +74,7 @@ def show(
     word, agent = (rest, named) if slash else (task, agent)
     agents = [chosen(facts(place), agent).agent_id] if agent else offline_view.agent_ids(root)
     history = task_views.task_of(root, *task_views.find_task(root, word, agents))
+    history["usage"] = figures_here(root)(history["agent_id"], "")[1].get(history["task_id"])
     if as_json:
         output.print_json(history)
         return

@@ -9,6 +9,9 @@ from typing import Any
 from orchestrator.cli import options, output
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json
+from orchestrator.cli.recorded_cost import figures_here
+from orchestrator.core.model_usage import usage_total
+from orchestrator.faces.amount_words import dollars
 from orchestrator.faces.daemon_client import project_here
 from orchestrator.faces.status_lines import totals_text
 from orchestrator.faces.text_table import Column, lines_of
@@ -19,8 +22,9 @@ def runs(as_json: Json = False) -> None:
     from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads pydantic)
 
     place = project_here()
-    agents = facts(place).agents()
-    rows = [_summary(run, agents) for run in offline_view.runs(place.root)]
+    agents, figures = facts(place).agents(), figures_here(place.root)
+    used = {row["agent_id"]: figures(row["agent_id"], str(row.get("engine")))[0] for row in agents}
+    rows = [_summary(run, agents, used) for run in offline_view.runs(place.root)]
     if as_json:
         output.print_json({"runs": rows})
         return
@@ -36,6 +40,7 @@ def runs(as_json: Json = False) -> None:
         Column("TIME", [_duration(row["wall_s"]) for row in rows], right=True),
         Column("AGENTS", [str(len(row["agents"])) for row in rows], right=True),
         Column("TASKS", [totals_text([row["finished"]], ascii_only=plain) for row in rows]),
+        Column("COST", [_cost(row["usage"]) for row in rows], right=True),
         Column("NAMES", [", ".join(row["agents"]) for row in rows], least=8),
     ]
     size = output.terminal_size()
@@ -43,8 +48,10 @@ def runs(as_json: Json = False) -> None:
         output.say_line(line)
 
 
-def _summary(run: dict[str, Any], agents: list[dict[str, Any]]) -> dict[str, Any]:
-    """A run with all agents it ever had whose data is there, and how their tasks ended."""
+def _summary(
+    run: dict[str, Any], agents: list[dict[str, Any]], used: dict[str, dict[str, Any] | None]
+) -> dict[str, Any]:
+    """A run with all agents it ever had whose data is there, how their tasks ended, and what they used."""
     members = [row for row in agents if row["run_id"] == run["run_id"]]
     finished: Counter[str] = Counter(result=0, error=0, canceled=0)
     for row in members:
@@ -54,7 +61,15 @@ def _summary(run: dict[str, Any], agents: list[dict[str, Any]]) -> dict[str, Any
         "wall_s": _wall_s(run),
         "agents": sorted(str(row["agent_id"]) for row in members),
         "finished": dict(finished),
+        "usage": usage_total(used[row["agent_id"]] for row in members),
     }
+
+
+def _cost(usage: dict[str, Any]) -> str:
+    """The estimated cost; empty if no agent uses a model, with a + if that of an agent is not known."""
+    if usage["cost_usd"] is None:
+        return "unknown" if usage["cost_unknown"] else ""
+    return dollars(usage["cost_usd"]) + ("+" if usage["cost_unknown"] else "")
 
 
 def _wall_s(run: dict[str, Any]) -> float | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.glyphs import outcome_sign
+from orchestrator.faces.amount_words import tokens
 from orchestrator.faces.payload_text import block
 from orchestrator.faces.text_table import age
 
@@ -30,6 +31,8 @@ def task_lines(task: dict[str, Any], root: Path, *, ascii_only: bool = False) ->
         f"limit {task['timeout_s']:g} s" if task["timeout_s"] else "",
     ]
     lines.append(f"{'times:':<12}{', '.join(filter(None, times))}")
+    if used := tokens(task.get("usage")):
+        lines.append(f"{'used:':<12}{used}")
     for attempt in task["attempts"]:
         end = f"{attempt['how'] or 'runs'}" + (f": {attempt['reason']}" if attempt["reason"] else "")
         lines.append(f"{'attempt ' + str(attempt['attempt']) + ':':<12}{_clock(attempt['delivered_at'])} {end}")

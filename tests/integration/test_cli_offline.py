@@ -139,6 +139,25 @@ def test_reading_commands_tell_the_facts_with_status_unknown_and_write_nothing(s
     assert not list((shell.root.parent / "run").rglob("socket")), "a reader never starts a daemon"
 
 
+def test_what_a_task_used_is_shown_by_task_show_runs_and_the_report(shell: Shell) -> None:
+    assert shell.json("task", "show", "t-1")["usage"] is None
+    agent = shell.root / ".agents" / "agents" / "builder"
+    records = [json.loads(line) for line in (agent / "outbox.jsonl").read_bytes().splitlines()]
+    (agent / "outbox.jsonl").unlink()
+    records[0]["engine"] = "opencode"
+    log(agent / "outbox.jsonl", *({k: v for k, v in record.items() if k != "crc"} for record in records))
+    request = {"id": "m1", "model": "big", "input": 1200, "cached": 0, "cache_write": 0, "output": 34, "cost": 0.5}
+    lines = [request | {"at": AT, "task_id": "t-1"}, request | {"id": "m2", "at": AT, "task_id": None}]
+    (agent / "usage.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert shell.json("task", "show", "t-1")["usage"]["cost_usd"] == 0.5
+    assert re.search(r"used: +1,200 in, 34 out, \$0.50", shell("task", "show", "t-1").stdout)
+    assert shell.json("runs")["runs"][0]["usage"]["cost_usd"] == 1.0
+    assert "$1.00" in shell("runs").stdout
+    values = shell.json("report")
+    assert values["tasks"][0]["usage"]["cost_usd"] == 0.5
+    assert values["totals"]["usage"]["requests"] == 2
+
+
 def test_a_report_is_written_from_damaged_files_and_replaces_only_a_report(shell: Shell) -> None:
     log(
         shell.root / ".agents" / "agents" / "builder" / "outbox.jsonl",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.base.secret_masks import one_line
+from orchestrator.core.model_usage import usage_total
 from orchestrator.core.task_words import PRIVATE
 from orchestrator.faces import timeline as timelines
 from orchestrator.faces.amount_words import seconds_between
@@ -250,18 +251,8 @@ def _totals(agents: list[dict[str, Any]], tasks: list[dict[str, Any]], waits: li
         "busy_s": round(sum(agent["busy_s"] for agent in agents), 3),
         "waits": sum(not wait["by"].startswith("rule") for wait in waits),
         "waited_s": round(sum(agent["waited_s"] for agent in agents), 3),
-        "usage": _usage(agents),
+        "usage": usage_total(agent["usage"] for agent in agents) if any(agent["usage"] for agent in agents) else None,
     }
-
-
-def _usage(agents: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The sum over the agents; ``cost_unknown`` counts those whose cost is not known. None if nothing is known."""
-    known = [agent["usage"] for agent in agents if agent["usage"]]
-    if not known:
-        return None
-    costs = [usage["cost_usd"] for usage in known if usage.get("cost_usd") is not None]
-    sums = {key: sum(usage.get(key) or 0 for usage in known) for key in ("input", "cached", "output", "requests")}
-    return {**sums, "cost_usd": round(sum(costs), 6) if costs else None, "cost_unknown": len(agents) - len(costs)}
 
 
 def _short(root: Path, path: str) -> str:

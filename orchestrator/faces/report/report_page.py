@@ -104,6 +104,8 @@ def _cost(usage: dict[str, Any] | None) -> tuple[str, str]:
         return "unknown", "no agent reported tokens"
     words = f"{usage['input'] + usage['cached']:,} tokens in, {usage['output']:,} out"
     unknown = usage.get("cost_unknown")
+    if not unknown and usage.get("cost_usd") is None:
+        return "none", "no agent uses a model"
     if usage.get("cost_usd") is None:
         return "unknown", words
     return dollars(usage["cost_usd"]), words + (f"; unknown of {counted(unknown, 'agent')}" if unknown else "")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.faces.amount_words import clock, dollars, duration, seconds_between, size, tokens
 from orchestrator.faces.report import report_data
 from orchestrator.faces.report.report_drawing import drawing
@@ -116,7 +117,15 @@ def test_text_of_strangers_in_every_field_stays_text(files):
     agent.out("lost", 21, quarantined=NASTY)
     agent.out("exited", 22, reason=NASTY, how="exit")
     files.file["created_at"] = NASTY
-    usage = {"input": 1, "output": 1, "requests": 1, "cost_usd": None, "unknown": NASTY, "models": [NASTY]}
+    usage = {
+        "input": 1,
+        "cached": 0,
+        "output": 1,
+        "requests": 1,
+        "cost_usd": None,
+        "unknown": NASTY,
+        "models": [NASTY],
+    }
     page = html(made(files, usage_of=lambda *_: (usage, {NASTY: usage})))
     parts = seen(page)
     assert parts.tags <= TAGS
@@ -215,7 +224,11 @@ def test_tokens_and_cost_are_summed_and_what_is_unknown_is_said(files):
         "models": ["m"],
         "unknown": "",
     }
-    usage = {"c1": (known, {"t1": known, None: known}), "c2": (None, {})}
+    nothing = dict.fromkeys(("input", "cached", "output", "requests"), 0)
+    lost = {**nothing, "cost_usd": None, "unknown": "its transcript was not found"}
+    free = {**nothing, "cost_usd": None, "unknown": NO_MODEL}
+    files.agent("c3")
+    usage = {"c3": (free, {}), "c1": (known, {"t1": known, None: known}), "c2": (lost, {})}
     report = made(files, usage_of=lambda agent_id, _engine: usage[agent_id])
     assert report.values["totals"]["usage"] == {
         "input": 1000, "cached": 500, "output": 20, "requests": 3, "cost_usd": 1.25, "cost_unknown": 1,
@@ -223,7 +236,11 @@ def test_tokens_and_cost_are_summed_and_what_is_unknown_is_said(files):
     words = " ".join(seen(html(report)).words)
     assert "$1.25" in words
     assert "unknown of 1 agent" in words
-    assert "not reported" in words
+    assert "its transcript was not found" in words
+    report = made(files, usage_of=lambda *_: (free, {}))
+    assert "no agent uses a model" in html(report)
+    assert report.values["totals"]["usage"]["cost_usd"] is None
+    assert made(files, usage_of=lambda *_: (None, {})).values["totals"]["usage"] is None
 
 
 def test_waits_at_the_same_time_count_once_and_rules_not_at_all(files):
