@@ -80,7 +80,10 @@ def test_an_idle_agent_whose_last_task_failed_says_so():
     assert "○ idle" in line.text
     assert "✕ make lint" in line.text
     assert "exit code 2" in line.text
-    assert footer([EIGHT[3] | {"finished": {"result": 1, "error": 3, "canceled": 1}}], 80) == "1 agent · 1 idle · 1 ✓ 3 ✕ 1 ⊘"
+    assert (
+        footer([EIGHT[3] | {"finished": {"result": 1, "error": 3, "canceled": 1}}], 80)
+        == "1 agent · 1 idle · 1 ✓ 3 ✕ 1 ⊘"
+    )
 
 
 def test_the_footer_counts_the_team():
