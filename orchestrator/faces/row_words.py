@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.core.attention import needs_human, state_word
 from orchestrator.core.glyphs import NEEDS_HUMAN, STATUS
+from orchestrator.core.model_usage import NO_MODEL
 
 
 class StateWord(NamedTuple):
@@ -47,7 +48,7 @@ def run_state(run: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
 
 def cost_text(usage: Mapping[str, Any] | None) -> str:
     """What it cost: ``$0.41``; a dash if that is not known, empty if nothing is known of it."""
-    if not usage:
+    if not usage or usage.get("unknown") == NO_MODEL:
         return ""
     cost = usage.get("cost_usd")
     if cost is None:

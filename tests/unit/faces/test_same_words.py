@@ -7,8 +7,9 @@ from html import unescape
 
 import pytest
 
+from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.engines.permission_requests import Asked
-from orchestrator.faces.row_words import totals_parts
+from orchestrator.faces.row_words import cost_text, totals_parts
 from orchestrator.faces.status_lines import footer, status_lines
 from orchestrator.faces.text_table import age
 from orchestrator.faces.top.team_layout import agent_cells
@@ -115,3 +116,10 @@ async def test_the_inbox_is_the_same_as_that_of_the_snapshot(scene):
     assert inbox == snapshot["inbox"]
     assert [item["kind"] for item in inbox] == ["permission", "error"]
     assert datetime.fromisoformat(inbox[0]["since"]).tzinfo == UTC
+
+
+async def test_an_engine_without_a_model_costs_nothing_and_an_unknown_cost_is_a_dash():
+    unknown = {**USED, "requests": 0, "cost_usd": None, "unknown": "its transcript was not found"}
+    assert cost_text(USED) == "$0.41"
+    assert cost_text(unknown) == "\u2013"
+    assert cost_text({**unknown, "unknown": NO_MODEL}) == cost_text(None) == ""
