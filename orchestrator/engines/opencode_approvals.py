@@ -57,7 +57,7 @@ def _permission(data: Mapping[str, Any]) -> Asked:
     listed = [str(pattern) for pattern in patterns] if isinstance(patterns, list) else []
     diff, path = known.get("diff"), known.get("filepath")
     if isinstance(diff, str) and isinstance(path, str):  # the arguments say the same, before they were applied
-        given, text = {"filepath": path, "diff": diff}, f"{path}\n{diff}"
+        given, text = known, f"{path}\n{diff}"
     else:
         given = {**args, **known}
         if not given:

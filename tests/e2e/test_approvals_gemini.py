@@ -68,6 +68,14 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         assert (root / "one").exists() and (root / "src" / "two.txt").exists() and (root / "new.txt").exists()
         assert "approval" not in told
 
+        # Calls of one message are held side by side.
+        agent.give("both", calls=[shell("chmod +x new.txt"), shell("mkdir made")], at_once=True)
+        first, second = [face.item(text, START_S) for text in ("chmod", "mkdir")]
+        face.answer(second, "approve")
+        face.answer(first, "approve")
+        assert agent.end("both")["type"] == "result"
+        assert (root / "made").is_dir() and os.access(root / "new.txt", os.X_OK)
+
         agent.give("t2", calls=[shell("make all"), shell("ls")], tell=True)
         face.answer(face.item("make all", START_S), "deny", "use another target")
         # What the CLI runs by itself is asked of nobody, though a face is open.
@@ -82,7 +90,7 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         assert (root / "four").exists() and (root / "five").exists()
         until(lambda: not face.inbox(), START_S)
     answered = [one for one in agent.records() if one["type"] == "answered"]
-    assert [one["decision"] for one in answered] == ["approve", "approve", "deny", "release"]
+    assert [one["decision"] for one in answered] == [*["approve"] * 4, "deny", "release"]
 
 
 def test_whatever_dies_the_cli_asks_as_before(make_world):

@@ -52,6 +52,23 @@ def test_a_humans_word_decides_while_the_dialog_stays(make_world):
         else:
             raise AssertionError("a second answer was taken")
 
+        # Calls of one message are asked at once, and each is an item. opencode takes a denial for all of them, and ends
+        # the turn; the agent is woken, because it still holds the task.
+        agent.give("both", calls=[bash("touch six"), bash("touch seven")], at_once=True, tell=True)
+        first, second = [face.item(f"touch {name}", START_S) for name in ("six", "seven")]
+        face.answer(second, "approve")
+        until((world.root / "seven").exists, START_S)
+        assert [one["id"] for one in face.inbox()] == [first["id"]]
+        face.answer(first, "approve")
+        assert agent.end("both")["type"] == "result" and (world.root / "six").exists()
+        agent.give("none", calls=[bash("touch eight"), bash("touch nine")], at_once=True, tell=True)
+        first, second = [face.item(f"touch {name}", START_S) for name in ("eight", "nine")]
+        face.answer(first, "deny", "neither")
+        until(lambda: not face.inbox(), START_S)
+        agent.boss.tool("task_cancel", {"agent_id": "oda", "task_id": "none"})
+        assert agent.end("none")["type"] == "canceled"
+        assert not (world.root / "eight").exists() and not (world.root / "nine").exists()
+
         # The daemon is killed: the same request is in the next one's inbox.
         agent.give("t4", calls=[bash("touch five")])
         asked = face.item("touch five", START_S)

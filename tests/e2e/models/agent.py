@@ -294,8 +294,8 @@ class _Agent:
         wanted = payload.get("calls") or []
         made = memory.done()
         if len(made) < len(wanted):
-            one = wanted[len(made)]
-            return Reply(calls=(self._call(one["name"], one.get("arguments") or {}),))
+            now = wanted[len(made) :] if payload.get("at_once") else [wanted[len(made)]]
+            return Reply(calls=tuple(self._call(one["name"], one.get("arguments") or {}) for one in now))
         gate = payload.get("hold")
         if gate and not self._gate_open(str(gate)):
             return Reply(calls=(self._emit("heartbeat", {"beat": memory.emitted.count("heartbeat") + 1}),))

@@ -45,6 +45,9 @@ def test_an_edit_is_its_path_and_its_patch():
     assert found.asked.text == "/x\n-a\n+b"
     assert found.asked.tool_input == {"filepath": "/x", "diff": "-a\n+b"}
     assert found.asked.line == "asks to use edit: /x"
+    # A patch of several files names them all, so that no rule takes it for a change of one.
+    several = {"filepath": "a, b", "diff": "-a", "files": [{"path": "a"}, {"path": "b"}]}
+    assert asked(request="p", tool_name="edit", metadata=several).asked.tool_input == several
 
 
 def test_a_tool_without_metadata_is_its_arguments_or_else_its_patterns():
