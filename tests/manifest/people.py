@@ -6,6 +6,9 @@ WHO = "security/test_who_may_answer.py::test_"
 RULES = "unit/team/people/test_approval_rules.py::test_"
 APPROVALS = "unit/team/people/test_approvals.py::test_"
 
+GEMINI = "unit/engines/test_gemini_approvals.py::test_"
+PARALLEL = "unit/team/people/test_parallel_requests.py::test_"
+
 PROMISES: dict[str, Promise] = {
     "ANSWERS1": Promise(
         "Only a human answers what agents ask; a master only where its user's own file says so; never what is below an agent.",
@@ -51,6 +54,21 @@ PROMISES: dict[str, Promise] = {
             "unit/faces/test_inbox_lines.py::test_all_of_one_item_is_shown_and_each_command_can_be_copied",
             "unit/faces/test_inbox_lines.py::test_no_part_of_a_long_text_looks_like_a_line_of_ours",
             "unit/cli/test_inbox.py::test_without_a_daemon_the_inbox_says_what_it_lacks",
+        ),
+    ),
+    "ANSWERS5": Promise(
+        "A hook, plugin or daemon that dies leaves a call of Gemini CLI or opencode to the CLI as its user has it.",
+        (
+            f"{GEMINI}the_policy_allows_marked_calls_alone_and_yields_to_every_rule_of_the_user",
+            f"{GEMINI}an_approved_call_has_the_mark_and_all_else_as_the_model_gave_it",
+            f"{GEMINI}a_call_that_has_the_mark_by_itself_is_refused_and_asked_of_nobody",
+            f"{GEMINI}what_the_users_own_words_may_decide_is_left_to_the_cli",
+            f"{PARALLEL}without_a_face_the_cli_decides_and_nothing_is_said_to_block_it",
+            f"{PARALLEL}what_its_pane_was_asked_once_stays_there",
+            f"{PARALLEL}a_plugin_that_comes_back_tells_the_same_requests_again",
+            "e2e/test_approvals_gemini.py::test_whatever_dies_the_cli_asks_as_before",
+            "e2e/test_approvals_gemini.py::test_a_request_outlives_the_daemon",
+            "e2e/test_approvals_opencode.py::test_a_humans_word_decides_while_the_dialog_stays",
         ),
     ),
 }

@@ -4,6 +4,7 @@ A task's payload says what the scripted model does, all parts in this order, any
 
     {"progress": 3}        three progress events
     {"calls": [{"name": "run_shell_command", "arguments": {...}}]}   calls of the CLI's own tools, by suffix
+    {"at_once": true}      those calls in one message, not one after the other
     {"hold": "gate"}       heartbeats until the test opens that gate (`Brain.open`) or cancels the task
     {"fail": "why"}        ends in error {"code": "scripted", "message": "why"}
     {"tell": true}         ends in result {"told": [the JSON, else the text, that each of those calls came back with]}
