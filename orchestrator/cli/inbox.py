@@ -26,7 +26,7 @@ from orchestrator.faces.text_table import cut
 WATCH_S = 1.0
 """How often a watched inbox is drawn again: the ages change."""
 WAIT_S = 3600.0
-OFFLINE = "no daemon answers: shown from the files, which do not have what CLIs ask now"
+OFFLINE = "no daemon answers: shown from the files; what CLIs ask at this moment is not in them"
 DONE = {
     "approve": "approved",
     "always": "approved, and from now on without a question",

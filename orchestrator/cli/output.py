@@ -44,6 +44,11 @@ def printable(text: str) -> str:
     return shown if utf8() else shown.encode("ascii", "backslashreplace").decode()
 
 
+def encodable(line: str) -> str:
+    """A line of printable text that was cut, with a sign for the cut that stdout can show."""
+    return line if utf8() else line.replace(text_table.CUT, "~")
+
+
 def short(value: Any, limit: int = 160) -> str:
     """A payload on one line, cut to ``limit`` characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Self
 
+from orchestrator.cli import output
+
 TOP, TO_LINE_END, TO_SCREEN_END, CLEAR = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[2J"
 OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The terminal's other screen without a cursor, and back to what was there before."""
@@ -35,8 +37,9 @@ class RedrawnScreen:
     def show(self, lines: Sequence[str]) -> None:
         """Show these lines, at least one, in place of what was shown before."""
         # One write, and nothing is cleared before it is written over: no flicker.
-        text = "".join(f"{line}{TO_LINE_END}\r\n" for line in lines[:-1])
-        sys.stdout.write(TOP + text + lines[-1] + TO_LINE_END + TO_SCREEN_END)
+        *above, last = map(output.encodable, lines)
+        text = "".join(f"{line}{TO_LINE_END}\r\n" for line in above)
+        sys.stdout.write(TOP + text + last + TO_LINE_END + TO_SCREEN_END)
         sys.stdout.flush()
 
     def wait(self, seconds: float) -> None:

@@ -59,7 +59,7 @@ def status(
         return
     size = output.terminal_size()
     for line in _lines(place, source, rows, names, size.columns if size else None):
-        sys.stdout.write(_colored(line) + "\n")
+        sys.stdout.write(output.encodable(_colored(line)) + "\n")
 
 
 def _rows(source: Facts, run: str) -> tuple[list[dict[str, Any]], dict[str, str]]:

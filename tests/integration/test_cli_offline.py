@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.faces.text_table import columns_of
-from tests.security.human import Human
+from tests.security.human import OURS, Human
 
 RUN = "run-20260102-030405-abcdef"
 AT = "2026-01-02T03:04:05.678Z"
@@ -208,6 +208,21 @@ def test_the_status_of_eight_agents_fits_a_narrow_pane(shell: Shell, tmp_path: P
     assert len(lines) <= 8 + 3
     assert max(columns_of(line) for line in lines) <= 36
     assert sum("worker" in line for line in lines) == 7
+
+
+@pytest.mark.parametrize("line", [("status",), ("status", "--watch"), ("inbox", "--watch")], ids=" ".join)
+def test_a_narrow_terminal_without_utf8_is_shown_in_ascii(
+    shell: Shell, tmp_path: Path, line: tuple[str, ...]
+) -> None:
+    agents(shell.root, 2)
+    shell.base = tmp_path
+    words = ["env", "PYTHONIOENCODING=ascii", *OURS, *line]
+    with Human(shell, *words, columns=20, ours=()) as human:
+        human.see("agents" if line[0] == "status" else "nothing waits")
+        human.type("\x03")
+        human.end()
+    assert b"internal error" not in human.raw
+    assert human.raw.isascii()
 
 
 def test_a_watched_status_is_redrawn_in_place_until_ctrl_c(shell: Shell, tmp_path: Path) -> None:
