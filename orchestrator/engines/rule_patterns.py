@@ -85,7 +85,11 @@ def _edit(asked: Asked, names: list[str | None]) -> RulePattern | None:
 
 def _removes(given: Mapping[str, Any]) -> bool:
     """Whether a change may do more than change this file: it removes it, or there are several."""
-    return "files" in given or any(isinstance(diff, str) and "+++ /dev/null" in diff for diff in given.values())
+    diff = given.get("diff")
+    if not isinstance(diff, str):
+        return "files" in given
+    files = [line for line in diff.split("\n") if line.startswith("+++ ")]
+    return "files" in given or len(files) > 1 or "+++ /dev/null" in files or " +0,0 @@" in diff
 
 
 _CHANGES = ("*** Add File: ", "*** Update File: ")

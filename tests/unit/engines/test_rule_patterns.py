@@ -81,6 +81,8 @@ NONE = {
     "a patch whose removal may be content": patch("*** Update File: a", " *** Delete File: b"),
     "a patch of nothing": patch(),
     "a change of one file that removes it": asked("edit", {"filepath": "a", "diff": "--- a/a\n+++ /dev/null\n"}),
+    "a change that leaves nothing of it": asked("edit", {"filepath": "a", "diff": "--- a\n+++ a\n@@ -1,2 +0,0 @@\n-x"}),
+    "a change of several files": asked("edit", {"filepath": "a, b", "diff": "+++ a\n+x\n+++ b\n+y"}),
     "a change that names several files": asked("edit", {"filepath": "a, b", "diff": "@@", "files": []}),
     "arguments that are no JSON": asked("mcp__a__b", {"a": {1}}, "x"),
     "a number that is none": asked("mcp__a__b", {"a": float("nan")}, "x"),
