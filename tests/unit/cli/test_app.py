@@ -21,7 +21,7 @@ from orchestrator.trust import launched
 from orchestrator.trust.origin import UNKNOWN
 
 COMMANDS = [
-    ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["top"], ["logs"], ["runs"], ["report"], ["attach"], ["peek"], ["diff"], ["merge"], ["doctor"], ["gc"],
+    ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["top"], ["web"], ["logs"], ["runs"], ["report"], ["attach"], ["peek"], ["diff"], ["merge"], ["doctor"], ["gc"],
     ["schema"], ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
     ["task", "add"], ["task", "cancel"], ["task", "list"], ["task", "show"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
     ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["web"], ["why"], ["up"], ["down"], ["trust"],
