@@ -42,7 +42,7 @@ class Features:
         self.spawn = SpawnWiring(roster, self.squads.squads, self.squads.library)
         self.team.feed.runs = lambda: [*self.spawn.people_rows(), *self.squads.squads.people_rows()]
         self.gsd = GsdWiring(log_file)
-        self.trust = TrustRequests(roster, state, clients, (self.team.adoption, self.spawn))
+        self.trust = TrustRequests(roster, state, clients, (self.team.adoption, self.spawn), self.team.authority)
         self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give
 
     @property

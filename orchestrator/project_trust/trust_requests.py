@@ -25,6 +25,7 @@ from orchestrator.protocol.offers import AdminMethods
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.spawn.wiring import SpawnWiring
 from orchestrator.squad import squad_settings
+from orchestrator.team.people.answer_authority import AnswerAuthority
 from orchestrator.team.recovery.team_adoption import TeamAdoption
 from orchestrator.team.roster.roster import Roster
 from orchestrator.trust import allowed, relay_holders
@@ -47,11 +48,13 @@ class TrustRequests:
         configured: ConfigState,
         clients: Callable[[], Iterable[Client]],
         foreign: tuple[TeamAdoption, SpawnWiring],
+        authority: AnswerAuthority,
     ) -> None:
         self._roster = roster
         self._configured = configured
         self._clients = clients
         self._team, self._spawn = foreign
+        self._authority = authority
         self._held: set[ProcessKey] = set()
         self._one_by_one = asyncio.Lock()
 
@@ -89,7 +92,7 @@ class TrustRequests:
         """
         pending, items = await self._pending(client, _names(templates), _names(teams), only)
         if asking and (pending.files or items):
-            await self._refuse(client.peer, expect=False)
+            await self._refuse(client, expect=False)
         rows = await asyncio.to_thread(self._rows, pending.files)
         return {
             "digest": _digest(pending.files, items),
@@ -119,7 +122,7 @@ class TrustRequests:
         BadRequest ``trust_refused``, Conflict ``trust_changed``.
         """
         async with self._one_by_one:
-            await self._refuse(client.peer, expect=bool(expect))
+            await self._refuse(client, expect=bool(expect))
             pending, items = await self._pending(client, _names(templates), _names(teams), only)
             if _digest(pending.files, items) != digest:
                 raise Conflict("trust_changed", "the project's files have changed since they were shown")
@@ -161,7 +164,8 @@ class TrustRequests:
         if self._configured.reload():
             log.info("configuration reloaded")
 
-    async def _refuse(self, peer: int, *, expect: bool) -> None:
+    async def _refuse(self, client: Client, *, expect: bool) -> None:
+        peer = client.peer
         inside = {entry.pid for entry in self._roster.agents.values() if entry.pid and entry.process == "alive"}
         held = tuple(self._held)
 
@@ -171,6 +175,8 @@ class TrustRequests:
                 raise BadRequest("trust_refused", "the process has no terminal, so no human can have agreed")
 
         await asyncio.to_thread(look)
+        if (await self._authority.origin(client)).kind != "human":
+            raise BadRequest("trust_refused", "nothing proves that this process was not started by an AI CLI")
         self._configured.reload()
         if expect and not self._configured.current.config.trust_by_digest:
             raise BadRequest(

@@ -68,7 +68,7 @@ class TeamWiring:
         self._masters = Masters(roster, self.panes, masters, stop)
         rules = ApprovalRules(roster.root)
         self.approvals = Approvals(roster, DialogAnswers(self.panes), rules)
-        self._authority = AnswerAuthority(roster, launches)
+        self.authority = AnswerAuthority(roster, launches)
         self.parking.asks = self.approvals
         self._figures = AgentFigures(roster, self.panes)
         self.parking.on_usage = self._figures.usage.reported
@@ -81,7 +81,7 @@ class TeamWiring:
         self.supervisor.screen_watch.on_screen = self.approvals.seen
         self.supervisor.screen_watch.waits_with_dialog = self.approvals.waits_with_dialog
         self.supervisor.screen_watch.on_dialog_gone = self.approvals.dialog_gone
-        self._people = PeopleRequests(self.feed, self.approvals, self._authority, rules)
+        self._people = PeopleRequests(self.feed, self.approvals, self.authority, rules)
         self._notifications = Notifications(roster, self.approvals.items)
         self._agent_tools = agent_tools.build(roster)
         self._master_tools = team_tools.build(self.supervisor, self._masters)
@@ -139,7 +139,7 @@ class TeamWiring:
 
     def came(self, client: Client) -> None:
         """A connection has come."""
-        self._authority.came(client)
+        self.authority.came(client)
 
     def part(self, client: Client) -> None:
         """A connection has ended."""

@@ -96,7 +96,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "A file that changes while you are asked is shown again.": (
         "tests/security/test_trust_question.py::test_what_changes_under_the_question_is_shown_again_and_was_not_allowed",
     ),
-    "The shell tool of a master gives no trust.": (
+    "The shell tool of a master gives no trust, and neither does what it leaves behind.": (
+        "tests/security/test_trust_question.py::test_what_a_masters_shell_tool_leaves_behind_gives_no_trust",
         "tests/security/test_trust_question.py::test_a_masters_shell_tool_gives_no_trust_not_even_past_the_command_line_or_once_its_relay_has_ended",
     ),
     "Agents and squad members give no trust.": (

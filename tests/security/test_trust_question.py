@@ -14,7 +14,7 @@ from orchestrator.project_trust import trust_authority, trust_store
 from orchestrator.trust import allowed, relay_holders, state_dir
 from orchestrator.trust.difference import difference
 from tests.security.human import OURS, Human
-from tests.security.relay_holders import below_a_master
+from tests.security.relay_holders import below_a_master, left_by_a_master
 from tests.support.stage import lines_of, until
 from tests.support.team import Team
 
@@ -293,6 +293,15 @@ def test_a_masters_shell_tool_gives_no_trust_not_even_past_the_command_line_or_o
     assert "allowed" not in cleared and "trust_refused" in cleared
     assert counts(stage) == []
     assert stage.cli("trust", "--expect", digest).returncode == 0, "the same words of the user's own"
+
+
+@pytest.mark.parametrize("how", ["session", "setsid"])
+def test_what_a_masters_shell_tool_leaves_behind_gives_no_trust(stage, how):
+    say(stage, 'approval = "all"')
+    permit(stage)
+    told = left_by_a_master(stage, how, sys.executable, "-P", "-c", PAST)
+    assert "allowed" not in told.split("\n"), told
+    assert counts(stage) == []
 
 
 def test_an_agents_shell_gives_no_trust(stage):
