@@ -22,7 +22,8 @@ _TOKENS = re.compile(
       | (?:hf|npm|dop_v1|shpat|whsec|pypi)[_-][A-Za-z0-9_-]{20,512} | xox[abeoprs]-[A-Za-z0-9-]{10,512}
     )
   | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10,8192}(?:\.[A-Za-z0-9_-]{0,4096})?
-  | -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----[\s\S]{0,16384}?(?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----|\Z)
+  | -----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:(?!-----BEGIN)[\s\S]){0,16384}?
+      (?:-----END\ [A-Z ]{0,40}PRIVATE\ KEY-----|(?=-----BEGIN)|\Z)
     """
 )
 # The value of a header ends with the quotation mark around the header, or with the line.
@@ -41,9 +42,10 @@ _WORD = (
 )
 _VALUE = r"(?:\\?\"[^\"\n]{1,4096}\"?|'[^'\n]{1,4096}'?|\$\{\w{1,64}\}|[^\s\"'`;&|<>(){},]{1,4096})"
 # `NAME=value`, `"name": "value"`, `--name value`; not `tokens: 5`, `tokenizer=x`, `pwd` or `cat token.txt`.
+# The word is looked for before what precedes it: a text without one costs little.
 _NAMED = re.compile(
-    rf"(?<![A-Za-z0-9])((?:--?)?[A-Za-z0-9_.-]{{0,64}}?{_WORD}(?![a-z])[A-Za-z0-9_]{{0,32}}\\?[\"']?\s{{0,4}}(?:=>|:=|[=:])\s{{0,4}}"
-    rf"|(?<!\S)--?[A-Za-z0-9-]{{0,64}}{_WORD}\s{{1,4}}(?!-))({_VALUE})"
+    rf"(?={_WORD})(?<![A-Za-z0-9]{{65}})({_WORD}(?![a-z])[A-Za-z0-9_]{{0,32}}\\?[\"']?\s{{0,4}}(?:=>|:=|[=:])\s{{0,4}})({_VALUE})"
+    rf"|(?<!\S)(--?[A-Za-z0-9-]{{0,64}}{_WORD}\s{{1,4}}(?![-=:]))({_VALUE})"
 )
 _ATTACHED = re.compile(
     r"(\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^|;&\n]{0,256}?\s-p\s?)[^\s\"'-][^\s]{0,512}"
@@ -75,7 +77,7 @@ def masked(text: str) -> str:
 
 
 def _given(match: re.Match[str]) -> str:
-    name, value = match[1], match[2]
+    name, value = match[1] or match[3], match[2] or match[4]
     if _VARIABLE.match(value):
         return match[0]
     quoted = re.match(r"\\?[\"']", value)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.secret_masks import shown_text
 
 Question = dict[str, Any]
 """``{question, header, multi, options: [{label, description}]}``"""
@@ -40,6 +41,21 @@ def questions_of(given: Mapping[str, Any]) -> tuple[Question, ...] | None:
             }
         )
     return tuple(questions)
+
+
+def shown(questions: Sequence[Question]) -> tuple[Question, ...]:
+    """The questions for a human: secrets masked, invisible characters as escapes."""
+    return tuple(
+        {
+            **question,
+            "question": shown_text(question["question"]),
+            "header": shown_text(question.get("header", "")),
+            "options": [
+                {name: shown_text(text) for name, text in option.items()} for option in question.get("options", ())
+            ],
+        }
+        for question in questions
+    )
 
 
 def text_of(questions: Sequence[Question]) -> str:

@@ -110,8 +110,8 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         answer = told(agent, "t3")
         assert "Blue" in answer and "Small, Large" in answer
 
-        agent.give("t4", calls=[ask(QUESTIONS[:1])], tell=True)
-        face.answer(face.item("Which one?", START_S), "answer", "neither: use green")
+        agent.give("t4", calls=[ask([{**QUESTIONS[0], "question": "Which other?"}])], tell=True)
+        face.answer(face.item("Which other?", START_S), "answer", "neither: use green")
         assert "neither: use green" in told(agent, "t4")
         until(lambda: not face.inbox(), START_S)
     assert not agent.blocked()

@@ -22,6 +22,7 @@ from orchestrator.core.inbox_items import InboxItem, ItemDecision, item_id, of_a
 from orchestrator.core.record_drafts import happened
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, Screen, ScreenFinding
+from orchestrator.engines import question_answers
 from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked, PermissionRequest
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -202,7 +203,7 @@ class Approvals:
             tool=one_line(asked.tool, 100),
             cwd=one_line(asked.cwd, READ_CHARS),
             asked=shown_text(asked.text),
-            questions=asked.questions,
+            questions=None if asked.questions is None else question_answers.shown(asked.questions),
             answers=_answers(asked, dialog_meanwhile=dialog_meanwhile, rules=self.rules),
             by=asked.by,
             cut=asked.cut,

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from orchestrator.base.secret_masks import masked, one_line
+from orchestrator.base.secret_masks import masked, one_line, shown_text
 
 S = "Zx9kQ2vB7nM4tR8w"  # what no line may show
 LONG = S + "p3L6sD1fG5hJ0"
@@ -115,11 +115,20 @@ def test_a_secret_that_is_cut_in_half_is_not_shown():
         assert S[:8] not in one_line("y" * length + f" API_KEY={LONG}", 200)
 
 
+def test_private_keys_one_after_the_other_are_masked_whether_they_end_or_not():
+    begin, end = "-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----"
+    assert S[:8] not in masked(f"a {begin}{S}{begin}{S}{end} b")
+    assert masked(f"a {begin}{S}\n{end} b") == "a … b"
+
+
 def test_hostile_text_does_not_hang():
     chance = random.Random(3)
     for piece in ("password", "token=", "-p", "://", "a:", "Authorization:", "eyJ", "--token ", "mysql ", '"', "-"):
         text = piece * 3000
         one_line(text, 200)
         masked(text[:3000])
+    # A text as long as a CLI may hand over: each of these once took half a minute.
+    for piece in ("-", "-" * 64 + "token ", "-----BEGIN RSA PRIVATE KEY-----"):
+        shown_text(piece * (300_000 // len(piece)))
     for _ in range(200):
         assert "\n" not in one_line("".join(chance.choice(string.printable) for _ in range(400)), 200)

@@ -175,6 +175,17 @@ async def test_a_question_is_answered_and_a_wrong_answer_changes_nothing(claude)
     assert decided(line)["updatedInput"] == {"questions": QUESTIONS, "answers": {"Which?": "B"}}
 
 
+async def test_a_question_shows_its_human_what_it_hides_and_no_secret(claude):
+    options = [{"label": "A\u202e", "description": "TOKEN=abcdefgh12345678"}]
+    question = {"question": "Which\x1b[2J?", "header": "\u200b", "options": options}
+    line = await claude.asks(tool_name="AskUserQuestion", tool_input={"questions": [question]})
+    (shown,) = claude.items()[0].questions
+    assert (shown["question"], shown["header"]) == ("Which\\x1b[2J?", "\\u200b")
+    assert shown["options"] == [{"label": "A\\u202e", "description": "TOKEN=…"}]
+    await claude.answer("answer", "1")
+    assert decided(line)["updatedInput"]["answers"] == {"Which\x1b[2J?": "A\u202e"}
+
+
 async def test_a_request_that_was_cut_can_be_denied_and_not_approved(claude):
     line = await claude.asks(cut=True)
     (item,) = claude.items()
