@@ -18,7 +18,8 @@ EVENT = "PermissionRequest"
 DENIED = "The user denied this."
 """What the model is told of a denial without a reason."""
 SHOWN_BACK = frozenset({"ExitPlanMode"})
-"""Tools of Claude Code of which it takes an approval only together with their input."""
+"""Tools of Claude Code of which it takes an approval only together with their input. A plan may be in a file alone:
+then nobody sees here what an approval would be of."""
 LEADS = ("command", "file_path", "notebook_path", "path", "url", "query", "plan")
 """Arguments that say what a tool is to do: the first of them begins the text, without its name."""
 
@@ -45,7 +46,7 @@ def asked_by(event: str, data: Mapping[str, Any]) -> Asked | None:
     if event != EVENT or not isinstance(tool, str) or not tool:
         return None
     line = permission_questions.asked(data)
-    cut = bool(data.get("cut")) or not isinstance(given, dict)
+    cut = bool(data.get("cut")) or not isinstance(given, dict) or (tool in SHOWN_BACK and not given.get("plan"))
     given = given if isinstance(given, dict) else {}
     questions = None if cut else question_answers.questions_of(given)
     return Asked(

@@ -90,6 +90,7 @@ def test_a_plan_is_approved_together_with_its_text():
     assert request.asked.text == "1. build"
     assert printed(request, "approve") == {"behavior": "allow", "updatedInput": {"plan": "1. build"}}
     assert printed(request, "deny")["behavior"] == "deny"
+    assert not request.asked.cut and claude("ExitPlanMode", {}).asked.cut
 
 
 def test_questions_are_answered_with_the_labels_beside_the_questions_as_received():
