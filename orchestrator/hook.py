@@ -39,6 +39,7 @@ ASKS = ("PermissionRequest", "BeforeTool")  # events at which the daemon may ans
 AGENT_ID, AGENT_EPOCH, AGENT_SECRET = (f"ORCHESTRATOR_AGENT_{name}" for name in ("ID", "EPOCH", "SECRET"))
 EVENT_FACTS = (  # small facts of an event that the daemon may need; never a prompt or a transcript
     "stop_hook_active", "source", "reason", "trigger", "notification_type", "message", "title", "tool_name",
+    "agent_id",
 )  # fmt: skip
 PATHS = ("cwd", "transcript_path")  # small facts too, whole
 ASKED_FACTS = ("tool_input", "details")  # what a permission is asked for: objects

@@ -29,7 +29,13 @@ def claude_request(event: str, data: Mapping[str, Any]) -> PermissionRequest | N
     asked = asked_by(event, data)
     if asked is None:
         return None
-    return PermissionRequest(asked, lambda decision, text: _printed(_claude(asked, decision, text)), True)
+    subagent = str(data.get("agent_id") or "")
+    return PermissionRequest(
+        asked,
+        lambda decision, text: _printed(_claude(asked, decision, text)),
+        dialog_meanwhile=not subagent,  # the dialog of a subagent comes once its hook has ended
+        subagent=subagent,
+    )
 
 
 def codex_request(event: str, data: Mapping[str, Any]) -> PermissionRequest | None:
@@ -37,7 +43,7 @@ def codex_request(event: str, data: Mapping[str, Any]) -> PermissionRequest | No
     asked = asked_by(event, data)
     if asked is None:
         return None
-    return PermissionRequest(asked, lambda decision, text: _printed(_plain(decision, text)), False)
+    return PermissionRequest(asked, lambda decision, text: _printed(_plain(decision, text)), dialog_meanwhile=False)
 
 
 def asked_by(event: str, data: Mapping[str, Any]) -> Asked | None:

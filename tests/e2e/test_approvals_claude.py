@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -163,3 +164,29 @@ def test_whatever_dies_or_is_answered_in_the_pane_the_cli_asks_as_before(make_wo
         agent.terminal.shows("Rejected write")
         agent.comes(lambda: agent.blocked().get("kind") != "permission")
     assert not (root / "five").exists()
+
+
+def subagent(number, command):
+    """A call that starts a subagent, which runs the command."""
+    script = json.dumps({"calls": [shell(command)], "say": "ok"})
+    arguments = {"description": f"part {number}", "subagent_type": "general-purpose", "prompt": f"SCRIPT: {script}"}
+    return {"name": "Agent", "arguments": arguments}
+
+
+def test_subagents_ask_each_for_itself_also_when_the_turn_is_over(make_world):
+    world = make_world("claude", config=QUICK)
+    agent = Agent(world, "clara")
+    root = world.root
+    with open_face(world.stage) as face:
+        agent.give("t1", calls=[subagent(number, f"touch {root}/part{number}") for number in (1, 2)])
+        assert agent.end("t1")["type"] == "result"
+        first, second = (face.item(f"part{number}", START_S) for number in (1, 2))
+        agent.comes(lambda: "parked" in agent.types())
+        face.answer(second, "approve")
+        agent.comes((root / "part2").exists)
+        assert not (root / "part1").exists()
+    # The last face has closed: the subagent's dialog, for whoever sits at the pane.
+    press_in(agent, DIALOG)
+    agent.comes((root / "part1").exists)
+    with open_face(world.stage) as face:
+        assert is_over(face, first)

@@ -213,7 +213,7 @@ class ScreenWatch:
         logged = await self._logged(entry, row) if row is not None and row.log and entry.turn != "parked" else None
         if row is None or not self._wanted(entry, life):
             return
-        if entry.turn == "parked":
+        if entry.turn == "parked" and entry.finding is None and not _asks(row, screen):
             self._parked(entry, life, row, screen)
             # It reached the end of its turn, whatever its screen still shows.
             await self._roster.commit(
@@ -327,6 +327,13 @@ class ScreenWatch:
         finally:
             life.judged = False  # a failed write is tried again
             self._tend(entry)
+
+
+def _asks(row: Engine, screen: Screen) -> bool:
+    """Whether a dialog stands in the input line's place: a subagent may ask while the turn is over."""
+    seen = explain(row.patterns, screen)
+    hidden = row.composer is not None and row.composer(screen) == "other"
+    return hidden and seen is not None and seen.kind in QUESTIONS
 
 
 def _same(reported: str, shown: str) -> bool:

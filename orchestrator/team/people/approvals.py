@@ -106,6 +106,10 @@ class _HookPermission:
     hook: HookChannel
     request: PermissionRequest
 
+    @property
+    def subagent(self) -> str:
+        return self.request.subagent
+
     def check(self, decision: ItemDecision, text: str) -> None:
         self.request.output(decision, text)
 
@@ -251,8 +255,9 @@ class Approvals:
         key = request.key or channel.conn
         if request.dialog_meanwhile and not request.key:
             # A CLI with a hook asks one question after the other, and tells nobody that its dialog was answered.
-            for other in [other for other in self._pending.get(entry.agent_id, {}) if other != key]:
-                self.withdrawn(entry, other, "answered in its pane: it asks something else")
+            for other in self._keys_of_turn(entry):
+                if other != key:
+                    self.withdrawn(entry, other, "answered in its pane: it asks something else")
         way = _HookPermission(channel, request)
         if request.refused:
             log.warning("a call was refused", agent=entry.agent_id, asked=request.asked.line)
@@ -300,8 +305,11 @@ class Approvals:
         return bool(self._of(entry, None))
 
     def went_on(self, entry: AgentEntry, kind: str) -> None:
-        """The CLI goes on after an event of this kind: a human has answered in the pane."""
-        self.withdrawn(entry, None, f"answered in its pane ({kind or 'it goes on'})")
+        """The CLI goes on after an event of this kind: a human has answered in the pane. Subagents may ask still."""
+        for key in self._keys_of_turn(entry):
+            self.withdrawn(entry, key, f"answered in its pane ({kind or 'it goes on'})")
+        if self._of(entry, None):
+            self._show(entry)
 
     def hook_ended(self, entry: AgentEntry, channel: HookChannel) -> None:
         """Its hook or plugin has ended: nobody waits for the answers any more.
@@ -502,6 +510,11 @@ class Approvals:
     def _of(self, entry: AgentEntry, key: str | None) -> list[_Pending]:
         requests = self._pending.get(entry.agent_id, {})
         return [pending for name, pending in requests.items() if key is None or name == key]
+
+    def _keys_of_turn(self, entry: AgentEntry) -> list[str]:
+        """The requests of the CLI's main conversation, without those of its subagents."""
+        requests = self._pending.get(entry.agent_id, {}).items()
+        return [key for key, pending in requests if not getattr(pending.channel, "subagent", "")]
 
     def _drop(self, entry: AgentEntry, pending: _Pending, reason: str) -> None:
         requests = self._pending.get(entry.agent_id, {})

@@ -93,6 +93,11 @@ def test_a_plan_is_approved_together_with_its_text():
     assert not request.asked.cut and claude("ExitPlanMode", {}).asked.cut
 
 
+def test_a_subagent_of_claude_code_is_told_from_the_main_conversation():
+    asked = claude(agent_id="a5")
+    assert (claude().subagent, asked.subagent, asked.dialog_meanwhile) == ("", "a5", False)
+
+
 def test_questions_are_answered_with_the_labels_beside_the_questions_as_received():
     given = {"questions": QUESTIONS, "metadata": {"source": "x"}}
     request = claude("AskUserQuestion", given)

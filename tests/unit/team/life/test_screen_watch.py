@@ -124,6 +124,18 @@ async def test_a_dialog_of_a_waiting_request_is_gone_once_the_input_line_is_back
     assert gone == ["a1"] and entry.agent_id == "a1"
 
 
+async def test_a_parked_agent_whose_subagent_asks_is_blocked_while_its_dialog_shows(scene):
+    entry = await scene.agent(screen=ASKS)
+    entry.finding = ScreenFinding("permission", "asks to run rm")
+    await scene.looks(2)
+    entry.turn = "parked"
+    await scene.looks(2)
+    assert "permission" in entry.state.blocks
+    scene.panes.screens["a1"] = LINE
+    await scene.looks(2)
+    assert "permission" not in entry.state.blocks
+
+
 async def test_a_dialog_that_was_never_seen_is_waited_for_longer(scene):
     gone, items = [], ["i1"]
     scene.screen_watch.waits_with_dialog = lambda _entry: items[-1]
@@ -408,7 +420,7 @@ async def test_of_a_parked_agent_only_a_human_and_a_stale_hook_are_looked_for(sc
     seen = []
     scene.screen_watch.on_human = lambda entry: seen.append(("human", entry.agent_id))
     scene.screen_watch.on_stale = lambda entry: seen.append(("stale", entry.agent_id))
-    entry = await scene.agent(screen=ASKS._replace(title="✦ Working"))
+    entry = await scene.agent(screen=ASKS._replace(title="✦ Working", lines=(*ASKS.lines, ">")))
     entry.turn = "parked"
     await scene.looks(5)
     assert seen == []

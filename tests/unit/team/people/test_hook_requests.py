@@ -233,6 +233,24 @@ async def test_the_next_request_of_claude_code_says_that_the_one_before_was_answ
     assert claude.entry.state.blocks["permission"].reason == item.text
 
 
+async def test_subagents_of_claude_code_ask_each_for_itself_also_after_the_turn(claude):
+    claude.approvals.faces = 1  # the dialog of a subagent comes after its hook
+    main, one, two = [
+        await claude.asks(command, agent_id=subagent)
+        for command, subagent in (("main", ""), ("one", "s1"), ("two", "s2"))
+    ]
+    assert [item.text.split()[-1] for item in claude.items()] == ["main", "one", "two"]
+    await claude.tell("Stop")
+    assert [item.text.split()[-1] for item in claude.items()] == ["one", "two"]
+    assert [len(line.words) for line in (main, one, two)] == [1, 0, 0]
+    assert claude.entry.state.blocks["permission"].reason.endswith("one")
+    await claude.answer("approve", item=claude.items()[1].item_id)
+    assert decided(two) == {"behavior": "allow"}
+    claude.approvals.faces = 0
+    assert decided(one) is None
+    assert decided(await claude.asks("three", agent_id="s2")) is None
+
+
 async def test_a_notice_about_the_same_question_changes_nothing(claude):
     line = await claude.asks()
     await claude.tell("Notification", notification_type="permission_prompt", message="Claude needs your permission")
