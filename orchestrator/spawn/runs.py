@@ -38,6 +38,7 @@ from orchestrator.spawn.openrouter import ModelApi, origin
 from orchestrator.spawn.queries import RunMoment
 from orchestrator.spawn.run_data import RUN_ENDED, Event, RunRequest, RunRow, RunStatus
 from orchestrator.spawn.run_seals import Seals
+from orchestrator.spawn.scheduler import PARTIAL
 
 log = structlog.get_logger()
 
@@ -261,7 +262,8 @@ class SpawnRuns:
             for run in await home.db.read(_listed, home, None, LISTED):
                 with contextlib.suppress(BadRequest):  # removed meanwhile
                     state = await run_results.status(home, run.id, self._clock.now())
-                    rows.append(views.people_row(views.listed(run), state))
+                    over = run.error == "budget" or run.summary.startswith(PARTIAL)
+                    rows.append(views.people_row(views.listed(run), state, over_budget=over))
         return rows[:LISTED]
 
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:

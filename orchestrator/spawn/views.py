@@ -169,8 +169,13 @@ def listed(run: RunRow) -> dict[str, Any]:
     }
 
 
-def people_row(listed_run: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-    """A run as people see it in the snapshot, beside squads, of its `listed` and its `status`."""
+def people_row(
+    listed_run: Mapping[str, Any], state: Mapping[str, Any], *, over_budget: bool = False
+) -> dict[str, Any]:
+    """A run as people see it in the snapshot, beside squads, of its `listed` and its `status`.
+
+    ``over_budget``: it has ended because its budget did not pay for more.
+    """
     done, nodes = state["progress"], state["nodes"]
     failure = str(state.get("failure") or "")
     waits = bool(state.get("waiting_for_key")) or bool(listed_run.get("foreign"))
@@ -187,7 +192,8 @@ def people_row(listed_run: Mapping[str, Any], state: Mapping[str, Any]) -> dict[
         "waves": max((node["wave"] for node in nodes), default=None),
         "cost_usd": None if state["cost"]["usd"] is None else float(state["cost"]["usd"]),
         "needs_human": waits,
-        "reason": failure or ("waits for an API key" if waits else ""),
+        "over_budget": over_budget,
+        "reason": ("its budget is used up" if over_budget else failure) or ("waits for an API key" if waits else ""),
     }
 
 

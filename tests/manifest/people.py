@@ -4,6 +4,7 @@ from tests.manifest.team import Promise
 
 WHO = "security/test_who_may_answer.py::test_"
 RULES = "unit/team/people/test_approval_rules.py::test_"
+USAGE = "unit/team/people/test_usage_accounts.py::test_"
 APPROVALS = "unit/team/people/test_approvals.py::test_"
 
 GEMINI = "unit/engines/test_gemini_approvals.py::test_"
@@ -69,6 +70,37 @@ PROMISES: dict[str, Promise] = {
             "e2e/test_approvals_gemini.py::test_whatever_dies_the_cli_asks_as_before",
             "e2e/test_approvals_gemini.py::test_a_request_outlives_the_daemon",
             "e2e/test_approvals_opencode.py::test_a_humans_word_decides_while_the_dialog_stays",
+        ),
+    ),
+    "FIGURES1": Promise(
+        "Each model request counts once and for its task; what is not known is said; no file of a CLI does any harm.",
+        (
+            "e2e/test_usage.py::test_every_request_of_an_agent_is_counted_once_and_belongs_to_its_task",
+            f"{USAGE}a_request_belongs_to_the_task_that_the_agent_had_at_that_time",
+            f"{USAGE}a_forked_session_and_subagents_are_counted_once",
+            f"{USAGE}the_next_daemon_counts_nothing_twice_and_gives_what_it_missed_to_the_last_task",
+            f"{USAGE}what_is_not_known_is_said",
+            "unit/team/people/test_transcript_reading.py::test_hostile_lines_hold_no_request",
+            "unit/team/people/test_transcript_reading.py::test_a_link_a_pipe_a_directory_and_a_strangers_file_hold_none",
+            "unit/engines/test_usage_reading.py::test_an_impossible_number_makes_no_request",
+        ),
+    ),
+    "FIGURES2": Promise(
+        "Worktrees, screens and transcripts are asked while a face is open, once for all faces, and never per frame.",
+        (
+            "unit/team/people/test_screen_lines.py::test_while_nobody_looks_nothing_is_asked",
+            "unit/team/people/test_screen_lines.py::test_many_faces_that_show_one_agent_ask_for_its_screen_once_a_second",
+            "unit/team/people/test_worktree_sizes.py::test_nothing_is_asked_of_git_until_somebody_looks_and_then_only_after_something_happened",
+            "integration/test_screens.py::test_the_texts_of_two_hundred_panes_take_one_invocation_and_only_tagged_panes_count",
+            "integration/test_agent_figures.py::test_a_face_sees_worktrees_and_screens_and_what_would_not_merge",
+        ),
+    ),
+    "FIGURES3": Promise(
+        "A run over its budget and commits that would not merge are one item each, until somebody takes note.",
+        (
+            f"{USAGE}a_run_over_its_budget_is_one_item_until_somebody_takes_note",
+            "unit/team/people/test_worktree_sizes.py::test_commits_that_conflict_are_one_item_until_they_do_not_or_somebody_takes_note",
+            "unit/team/people/test_snapshot_feed.py::test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebody_takes_note",
         ),
     ),
 }

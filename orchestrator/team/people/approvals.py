@@ -134,7 +134,7 @@ class Approvals:
 
     ``faces``: how many faces are open that can answer. ``changed`` is called with an agent whose items changed;
     ``answered`` with one whose question has just been answered: its screen may still show it for a moment.
-    ``further_items`` gives the items of an agent that no record of it shows.
+    ``further_items`` gives the items of an agent that no record of it shows, ``run_items`` those of spawn runs.
     """
 
     def __init__(self, roster: Roster, dialogs: DialogAnswers, rules: Rules | None = None) -> None:
@@ -144,6 +144,7 @@ class Approvals:
         self.changed: Callable[[AgentEntry], None] = lambda _entry: None
         self.answered: Callable[[AgentEntry], None] = lambda _entry: None
         self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
+        self.run_items: Callable[[], Sequence[InboxItem]] = tuple
         self._pending: dict[str, dict[str, _Pending]] = {}  # agent -> key of the request
         self._past: dict[str, str] = {}  # id of an item -> why it is over
         self._pressing: set[str] = set()  # items whose dialog is being answered
@@ -374,6 +375,11 @@ class Approvals:
             for item in self.items(entry):
                 if item.item_id == wanted:
                     return await self._answer_recorded(entry, item, given)
+        for item in self.run_items():
+            if item.item_id == wanted:  # no agent has a log for it: it is over for this daemon
+                _must_take(item, given.decision)
+                self._remember_end(wanted, "dismissed")
+                return _answered(item, given)
         if wanted in self._past:
             raise Conflict("item_over", f"item {wanted} is over: {self._past[wanted]}")
         raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
@@ -520,7 +526,14 @@ class Approvals:
         requests = self._pending.get(entry.agent_id, {})
         for key in [key for key, other in requests.items() if other is pending]:
             del requests[key]
-        self._past[pending.item.item_id] = reason
+        self._remember_end(pending.item.item_id, reason)
+
+    def is_over(self, item: InboxItem) -> bool:
+        """Whether the item was answered or withdrawn since this daemon began."""
+        return item.item_id in self._past
+
+    def _remember_end(self, ended: str, reason: str) -> None:
+        self._past[ended] = reason
         if len(self._past) > PAST_ITEMS:
             del self._past[next(iter(self._past))]
         self._moved.notify()

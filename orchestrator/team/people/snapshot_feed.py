@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.base.clock import Signal, elapse, rfc3339, wait_until
+from orchestrator.base.secret_masks import one_line
 from orchestrator.core import state
 from orchestrator.core.attention import in_order, totals
-from orchestrator.core.inbox_items import InboxItem
+from orchestrator.core.inbox_items import InboxItem, item_id
 from orchestrator.core.inbox_items import in_order as items_in_order
 from orchestrator.core.model_usage import usage_total
 from orchestrator.team.people.approvals import Approvals
@@ -28,6 +29,7 @@ EVERY_S = 0.2
 LOOK_S = 1.0
 """How often a waiting follower looks for changes that no record shows: an agent that fell silent."""
 CAP_S = 55.0
+TEXT_MAX = 300
 
 
 @dataclass
@@ -65,6 +67,8 @@ class SnapshotFeed:
         self._gone: dict[str, int] = {}  # agent -> the version in which it went
         self._version = 1
         self._runs_seen: list[dict[str, Any]] = []
+        self._run_items_seen: list[InboxItem] = []
+        self._began = rfc3339(roster.clock.now())
         self._faces: dict[str, Face] = {}
         self.runs: Callable[[], list[dict[str, Any]]] = list
         self.watched: Callable[[bool], None] = lambda _open: None
@@ -137,6 +141,11 @@ class SnapshotFeed:
         self._renew()
         return self._inbox()
 
+    def run_items(self) -> list[InboxItem]:
+        """The items of spawn runs that have ended since this daemon began because their budget was used up."""
+        stopped = [row for row in self._runs_seen if row.get("over_budget") and row["since"] >= self._began]
+        return [item for row in stopped if not self._approvals.is_over(item := _budget_item(row))]
+
     # -- building -----------------------------------------------------------------------------------------------
 
     def _stirred(self) -> bool | None:
@@ -172,6 +181,9 @@ class SnapshotFeed:
         runs = self.runs()
         if runs != self._runs_seen:
             self._runs_seen, changed = runs, True
+        run_items = self.run_items()
+        if run_items != self._run_items_seen:
+            self._run_items_seen, changed = run_items, True
         if changed:
             self._version += 1
 
@@ -212,7 +224,8 @@ class SnapshotFeed:
         return (kept.content for kept in self._rows.values())
 
     def _inbox(self) -> list[dict[str, Any]]:
-        items = items_in_order(item for kept in self._rows.values() for item in kept.items)
+        of_agents = (item for kept in self._rows.values() for item in kept.items)
+        items = items_in_order([*of_agents, *self._run_items_seen])
         return [item.as_dict() for item in items]
 
     def _head(self) -> dict[str, Any]:
@@ -226,3 +239,11 @@ class SnapshotFeed:
             "live": True,
             "totals": {**totals(self._contents()), "usage": usage_total(row["usage"] for row in self._contents())},
         }
+
+
+def _budget_item(run: dict[str, Any]) -> InboxItem:
+    text = one_line(f"spawn run {run['title']}: {run['reason']}", TEXT_MAX)
+    return InboxItem(
+        item_id("budget", run["id"]), "budget", "", text, run["since"], holds=False, run_id=run["id"],
+        answers=("dismiss",),
+    )  # fmt: skip

@@ -492,3 +492,21 @@ def test_people_see_a_run_with_its_nodes_and_cost_while_it_goes_on_and_after_its
     assert running["title"].startswith("1. Say yes")
     assert (ended["status"], ended["done"], ended["failed"]) == ("completed", ended["total"], 0)
     assert ended["needs_human"] is False
+
+
+@pytest.mark.parametrize(
+    ("error", "summary"), [("budget", "0 of 2 nodes answered"), (None, "partial: budget; 1 of 2")]
+)
+def test_people_see_that_a_run_has_ended_because_its_budget_was_used_up(tmp_path, error, summary):
+    async def seen(desk):
+        run_id = await desk.create("Say yes", engines=("one",))
+        await desk.result(run_id)
+        before = await desk.runs.people_rows()
+        (home,) = desk.runs._homes.values()
+        words = "UPDATE runs SET error = ?, summary = ? WHERE id = ?"
+        await home.db.write(lambda con: con.execute(words, (error, summary, run_id)) and None)
+        return *before, *await desk.runs.people_rows()
+
+    before, after = play(tmp_path, seen)
+    assert (before["over_budget"], before["reason"]) == (False, "")
+    assert after["over_budget"] and "budget" in after["reason"]

@@ -5,9 +5,10 @@ import random
 
 import pytest
 
+from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.core.inbox_items import InboxItem
 from orchestrator.faces.snapshot_client import merged
-from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.approvals import Answerer, Approvals, GivenAnswer
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.snapshot_feed import CAP_S, SnapshotFeed, usage_total
 from orchestrator.team.people.snapshot_rows import RowFacts
@@ -175,3 +176,27 @@ async def test_what_is_not_known_of_cost_is_counted_apart():
     assert (total["input"], total["requests"], total["cost_usd"], total["cost_unknown"]) == (15, 3, 0.5, 1)
     assert usage_total([None])["cost_usd"] is None
     assert CAP_S < 60
+
+
+async def test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebody_takes_note(watched):
+    row = {"kind": "spawn", "id": "r1", "title": "Say yes", "status": "completed", "reason": "its budget is used up"}
+    earlier, later = "2025-01-01T00:00:00.000Z", "2026-06-01T00:00:00.000Z"
+    runs = [
+        {**row, "since": later, "over_budget": True}, {**row, "id": "old", "since": earlier, "over_budget": True},
+        {**row, "id": "r2", "since": later, "over_budget": False}, {**row, "id": "squad", "since": later},
+    ]  # fmt: skip
+    watched.approvals.run_items = watched.feed.run_items
+    known = await watched.news({})
+    watched.feed.runs = lambda: runs
+    known = await watched.news(known)
+    (item,) = known["inbox"]
+    assert (item["kind"], item["run_id"], item["holds"], item["answers"]) == ("budget", "r1", False, ["dismiss"])
+    with pytest.raises(BadRequest) as refused:
+        await watched.approvals.answer(item["id"], GivenAnswer("approve", "", Answerer("top", "ada")))
+    assert refused.value.code == "cannot_answer"
+    dismissed = GivenAnswer("dismiss", "", Answerer("top", "ada"))
+    assert (await watched.approvals.answer(item["id"], dismissed))["ok"]
+    assert (await watched.news(known))["inbox"] == []
+    with pytest.raises(Conflict) as over:
+        await watched.approvals.answer(item["id"], dismissed)
+    assert over.value.code == "item_over"
