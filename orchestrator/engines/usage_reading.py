@@ -30,7 +30,7 @@ class TranscriptUsage(NamedTuple):
     """How the requests of a CLI are read from its transcripts.
 
     Only a line that contains one of ``marks`` is read. ``further`` is a glob pattern, relative to the folder of a
-    transcript, of files with requests of its subagents; ``{session}`` is the transcript's name without its ending.
+    transcript, of files with requests of its subagents; ``{session}`` is the id of the session.
     """
 
     marks: tuple[bytes, ...]
@@ -102,7 +102,7 @@ def recorded_request(line: Mapping[str, Any]) -> ModelRequest | None:
 
 CLAUDE = TranscriptUsage((b'"usage"',), claude_line, "{session}/subagents/agent-*.jsonl")
 CODEX = TranscriptUsage((b'"token_usage_record"', b'"turn_context"'), codex_line)
-GEMINI = TranscriptUsage((b'"tokens"',), gemini_line)
+GEMINI = TranscriptUsage((b'"tokens"',), gemini_line, "{session}/*.jsonl")
 
 
 def _counted(values: object, *names: str) -> tuple[int, ...] | None:

@@ -12,6 +12,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -108,7 +109,9 @@ class UsageAccount:
             os.close(fd)
 
 
-def task_usage(paths: Paths, agent_id: str, prices: Prices) -> dict[str | None, dict[str, Any]]:
+def task_usage(
+    paths: Paths, agent_id: str, prices: Prices = MappingProxyType({})
+) -> dict[str | None, dict[str, Any]]:
     """What each task of the agent used, as `UsageSums.view`; under None what belongs to no task.
 
     Empty if nothing was counted.

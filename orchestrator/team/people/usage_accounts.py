@@ -337,7 +337,7 @@ def _seek(paths: Paths, ours: _AgentUsage, reading: _UsageReading, usage: Transc
         further: list[Path] = []
         if usage.further:
             try:
-                further = sorted(transcript.parent.glob(usage.further.format(session=transcript.stem)))
+                further = sorted(transcript.parent.glob(usage.further.format(session=session)))
             except OSError:  # removed meanwhile, or not ours to read
                 further = []
         for path in (transcript, *further):

@@ -227,6 +227,27 @@ async def test_a_forked_session_and_subagents_are_counted_once(begin):
     assert lot.lines()[-1]["session"] == "other-session"
 
 
+async def test_gemini_writes_an_answer_several_times_and_its_subagents_in_a_folder_of_the_session(begin, monkeypatch):
+    lot = begin()
+    entry = await lot.agent(engine="gemini")
+    monkeypatch.setenv("GEMINI_CLI_HOME", str(lot.root))
+    chats = lot.root / ".gemini" / "tmp" / "shop" / "chats"
+    (chats / SESSION).mkdir(parents=True)
+
+    def answer(number, tokens):
+        return (
+            json.dumps({"id": f"g{number}", "timestamp": lot.at(), "type": "gemini", "model": "g", "tokens": tokens})
+            + "\n"
+        )
+
+    some = {"input": 10, "output": 1, "cached": 4, "thoughts": 2}
+    lines = answer(1, None) + answer(1, {**some, "output": 0}) + answer(1, some) + answer(2, some) + answer(2, None)
+    (chats / f"session-2026-11-26T19-43-{SESSION[:8]}.jsonl").write_text(lines)
+    (chats / SESSION / "helper-1.jsonl").write_text(answer(3, some))
+    assert await lot.happens(entry) == (3, 9)
+    assert lot.usage.usage_of(entry)["input"] == 18
+
+
 async def test_a_session_that_is_no_plain_id_leads_to_no_file(begin):
     lot = begin()
     entry = await lot.agent()
