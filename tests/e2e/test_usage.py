@@ -43,3 +43,26 @@ def test_every_request_of_an_agent_is_counted_once_and_belongs_to_its_task(make_
     used = task_usage(Paths(world.root), "ursula", {})
     assert {"one", "two", "behind-the-kill"} <= used.keys()
     assert used["one"]["requests"] == used["two"]["requests"] == 2  # the ack and the result
+
+
+SUBAGENT = {"description": "sub", "prompt": 'SCRIPT: {"say": "hello"}'}
+STARTS = {
+    "claude": {"name": "Agent", "arguments": {**SUBAGENT, "subagent_type": "general-purpose"}},
+    "opencode": {"name": "task", "arguments": {**SUBAGENT, "subagent_type": "general"}},
+}
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_the_requests_of_subagents_count_as_their_agents(make_world, kind):
+    world = make_world(kind, config=QUICK)
+    agent = Agent(world, "ursula")
+    agent.give("one", calls=[STARTS[kind]])
+    agent.end("one")
+    agent.rests()
+
+    def counted():
+        asked = [request for request in world.models.requests if request.side_call is None]
+        assert any(request.agent_id is None for request in asked)
+        return usage_of(world, "ursula")["requests"] == len(asked)
+
+    agent.comes(counted)

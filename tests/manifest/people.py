@@ -76,6 +76,7 @@ PROMISES: dict[str, Promise] = {
         "Each model request counts once and for its task; what is not known is said; no file of a CLI does any harm.",
         (
             "e2e/test_usage.py::test_every_request_of_an_agent_is_counted_once_and_belongs_to_its_task",
+            "e2e/test_usage.py::test_the_requests_of_subagents_count_as_their_agents",
             f"{USAGE}a_request_belongs_to_the_task_that_the_agent_had_at_that_time",
             f"{USAGE}a_forked_session_and_subagents_are_counted_once",
             f"{USAGE}the_next_daemon_counts_nothing_twice_and_gives_what_it_missed_to_the_last_task",
