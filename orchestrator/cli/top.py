@@ -18,7 +18,6 @@ from orchestrator.edge.project_location import own_command
 from orchestrator.faces.daemon_client import project_here
 
 POPUP_SIZE = "90%"
-TMUX_KEY = "T"
 NOT_HERE = frozenset(("top", "web", "demo", "mcp", "launch", "worker"))
 """Commands that the palette does not offer: they need a terminal of their own, or are not for people."""
 

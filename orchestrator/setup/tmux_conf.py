@@ -17,7 +17,7 @@ from orchestrator.edge import project_location
 from orchestrator.setup import cli_files
 from orchestrator.setup.text_change import Action
 
-DEFAULT_KEY = "O"  # tmux binds nothing to it
+DEFAULT_KEY = "T"  # tmux binds nothing to it
 NO_KEY = "none"
 _BEGIN, _END = "# >>> orchestrator setup tmux >>>", "# <<< orchestrator setup tmux <<<"
 # What the beginning says of the file as it was, so that the removal brings back each byte.
@@ -77,7 +77,7 @@ def lines(key: str = DEFAULT_KEY) -> tuple[str, ...]:
         raise BadRequest(
             "bad_argument", f"{key!r} is no key", f"give a letter, a digit or F1 to F12, as M-o; or {NO_KEY}"
         )
-    top = shlex.join(project_location.own_command("top"))
+    top = shlex.join(project_location.own_command("top", "--in-popup"))
     quoted = "'" + top.replace("'", "'\\''") + "'"
     return (_STATUS, f"bind-key {key} {_POPUP} {quoted}")
 

@@ -60,7 +60,7 @@ def test_the_lines_are_added_updated_kept_and_removed(home: Path, capsys: pytest
     assert "nothing to change" in run(capsys)
     run(capsys, "--key", "none")
     assert "bind-key" not in file.read_text()
-    run(capsys, "--key", "O")
+    run(capsys, "--key", "T")
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == (first, 0o640)
     assert "would be removed" in run(capsys, "--remove", "--dry-run")
     run(capsys, "--uninstall")
@@ -71,7 +71,9 @@ def test_the_lines_are_added_updated_kept_and_removed(home: Path, capsys: pytest
 def test_the_file_of_another_installation_is_updated(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys)
     file = home / ".tmux.conf"
-    file.write_text(file.read_text().replace("orchestrator top", "orchestrator  top").replace("'/", "'/old/"))
+    file.write_text(
+        file.read_text().replace("orchestrator top --in-popup", "orchestrator  top").replace("'/", "'/old/")
+    )
     assert "our lines updated" in run(capsys)
     assert "/old/" not in file.read_text()
     run(capsys, "--remove")
@@ -149,14 +151,14 @@ def test_a_file_whose_markers_are_damaged_is_left_alone(
 @pytest.mark.parametrize(
     ("line", "taken"),
     [
-        ("bind O kill-server", True),
-        ("  bind-key -r 'O' next-window", True),
-        ('bind -N "a note" O next-window', True),
-        ("bind -T prefix O next-window", True),
-        ("bind -n O next-window", False),
-        ("bind -T root O next-window", False),
-        ("# bind O next-window", False),
-        ("bind o next-window", False),
+        ("bind T kill-server", True),
+        ("  bind-key -r 'T' next-window", True),
+        ('bind -N "a note" T next-window', True),
+        ("bind -T prefix T next-window", True),
+        ("bind -n T next-window", False),
+        ("bind -T root T next-window", False),
+        ("# bind T next-window", False),
+        ("bind t next-window", False),
         ("bind", False),
         ("bind -T", False),
         ("bind -N '", False),
@@ -168,10 +170,10 @@ def test_a_key_with_another_meaning_is_not_taken(
     file = home / ".tmux.conf"
     file.write_text(f"# first\n{line}\n")
     shown = run(capsys, "--json", status=3 if taken else 0)
-    assert ("line 2 binds the key O" in shown) is taken
+    assert ("line 2 binds the key T" in shown) is taken
     run(capsys, "--key", "none")
-    run(capsys, "--key", "O", "--force")
-    assert "bind-key O display-popup" in file.read_text()
+    run(capsys, "--key", "T", "--force")
+    assert "bind-key T display-popup" in file.read_text()
 
 
 def test_the_file_is_the_last_that_tmux_reads_or_the_one_with_our_lines(
@@ -219,7 +221,7 @@ def test_what_is_no_key_is_refused(key: str) -> None:
 def test_the_other_options_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--hooks"], ["--settings"], ["--toolsets", "gsd"]):
         assert "bad_argument" in run(capsys, "--json", *words, status=2)
-    assert app.main(["setup", "claude", "--key", "O", "--dry-run", "--json"]) == 2
+    assert app.main(["setup", "claude", "--key", "T", "--dry-run", "--json"]) == 2
     capsys.readouterr()
     assert json.loads(run(capsys, "--print", "--json"))["snippets"][0]["text"] == "\n".join(tmux_conf.lines())
 
