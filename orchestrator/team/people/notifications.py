@@ -218,8 +218,12 @@ class Notifications:
         return terminals
 
     def _in_front(self, terminals: Sequence[_Terminal]) -> set[str]:
-        """The agents whose pane is the active one of a terminal that is not known to be in the background."""
-        front = {(terminal.socket, terminal.client.pane_id) for terminal in terminals if terminal.client.focused}
+        """The agents whose pane is the active one of a terminal that is not known to be in the background.
+
+        A program that controls tmux is attached too, and shows nobody a pane.
+        """
+        seen = [terminal for terminal in terminals if terminal.client.focused and not terminal.client.control]
+        front = {(terminal.socket, terminal.client.pane_id) for terminal in seen}
         agents = set()
         for entry in self._roster.agents.values():
             run = self._roster.runs.get(entry.run_id)

@@ -162,9 +162,10 @@ async def test_a_pane_in_front_of_a_person_is_quiet_until_the_person_looks_elsew
     assert scene.tmux.looks == looks
 
 
-async def test_a_pane_in_front_of_a_terminal_in_the_background_is_announced(scene: Scene) -> None:
+@pytest.mark.parametrize("facts", [{"focused": False}, {"control": True}])
+async def test_a_pane_in_front_of_nobody_is_announced(scene: Scene, facts: dict[str, bool]) -> None:
     scene.begin()
-    scene.tmux.terminals = [terminal(pane="%7", focused=False)]
+    scene.tmux.terminals = [terminal(pane="%7", **facts)]
     await scene.block(await scene.agent("a7"))
     await scene.pass_time()
     assert len(scene.tmux.shown) == 1
