@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -33,8 +34,8 @@ class Top:
         ).strip()
         self.server.run("set-option", "-p", "-t", self.pane, "remain-on-exit", "on")
 
-    def lines(self):
-        return self.server.run("capture-pane", "-p", "-t", self.pane).split("\n")
+    def lines(self, *, colours=False):
+        return self.server.run("capture-pane", "-p", *(["-e"] if colours else []), "-t", self.pane).split("\n")
 
     def shows(self, *texts):
         def look():
@@ -90,6 +91,24 @@ def test_every_width_shows_the_team_with_nothing_wrapped_and_its_tabs(team):
     top.shows("● b")
     top.press("q")
     until(lambda: top.server.show(top.pane, "#{pane_dead}") == "1")
+
+
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10\d)[;m]")
+
+
+def test_without_colours_and_without_unicode_all_is_said_by_words_and_ascii(team):
+    top = Top(team)
+    top.shows("builder", "building")
+    assert COLOUR.search("\n".join(top.lines(colours=True)))
+    top.press("q")
+    until(lambda: top.server.show(top.pane, "#{pane_dead}") == "1")
+    top.server.run("kill-session", "-t", "top")
+    top = Top(team, NO_COLOR="1", LC_ALL="POSIX", LANG="POSIX", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    screen = top.shows("> * busy  builder", "o idle  tester", "Enter pane")
+    assert screen.split("\n")[0].isascii()
+    assert not COLOUR.search("\n".join(top.lines(colours=True)))
+    top.press("?")
+    assert top.shows("approve: approve").isascii()
 
 
 def test_a_task_is_given_canceled_and_told_of(team):

@@ -26,7 +26,7 @@ class LineView(ScrollView, can_focus=False):
         super().__init__(id=id)
         self._given: list[list[Part]] = []
         self._lines: list[list[Part]] = []
-        self._wrap = wrap
+        self.wrap = wrap
         self._wanted = ""
         self.match_line = -1
 
@@ -35,18 +35,23 @@ class LineView(ScrollView, can_focus=False):
         """The lines as plain text."""
         return ["".join(text for text, _ in line) for line in self._lines]
 
-    def show(self, lines: Sequence[str | list[Part]], *, at_end: bool = False, keep: bool = True) -> None:
+    def show(
+        self, lines: Sequence[str | list[Part]], *, at_end: bool = False, keep: bool = True, wrap: bool | None = None
+    ) -> None:
         """Show these lines; ``keep`` the place, or, ``at_end``, stay at the end if that is in view."""
         given = [[(line, "")] if isinstance(line, str) else line for line in lines]
-        if given == self._given:
+        if given == self._given and wrap in (None, self.wrap):
             return
+        if wrap is not None and wrap != self.wrap:
+            self.wrap = wrap
+            self._given = []
         was_at_end = not self._given or self.scroll_offset.y >= self.max_scroll_y
         before = self._lines
         self._given = given
         self._lay_out()
-        if not keep:
+        if not keep and not at_end:
             self.scroll_to(0, 0, animate=False)
-        elif at_end and was_at_end:
+        elif at_end and (was_at_end or not keep):
             self.scroll_to(self.scroll_offset.x, len(self._lines), animate=False)
         if len(before) != len(self._lines):
             self.refresh()
@@ -58,14 +63,14 @@ class LineView(ScrollView, can_focus=False):
 
     def on_resize(self) -> None:
         """Lines are broken anew if they are broken at all."""
-        if self._wrap:
+        if self.wrap:
             self._lay_out()
 
     def _lay_out(self) -> None:
-        width = max(1, self.size.width - 1) if self._wrap and self.size.width else 0
+        width = max(1, self.size.width - 1) if self.wrap and self.size.width else 0
         self._lines = [piece for line in self._given for piece in (_broken(line, width) if width else [line])]
         longest = max((sum(columns_of(text) for text, _ in line) for line in self._lines), default=0)
-        self.virtual_size = Size(0 if self._wrap else longest, len(self._lines))
+        self.virtual_size = Size(0 if self.wrap else longest, len(self._lines))
 
     def search(self, text: str, *, backwards: bool = False) -> bool:
         """Go to the next line that contains the text; False if none does."""
@@ -122,15 +127,16 @@ def _broken(line: list[Part], width: int) -> list[list[Part]]:
         return [line]
     text, style = "".join(part for part, _ in line), line[0][1]
     pieces: list[list[Part]] = []
-    while columns_of(text) > width:
-        end, used = 0, 0
-        while end < len(text):
-            used += columns_of(text[end])
-            if used > width:
-                break
-            end += 1
-        space = text.rfind(" ", 1, end + 1)
-        end = space if space > width // 2 else max(end, 1)
-        pieces.append([(text[:end], style)])
-        text = text[end:].removeprefix(" ")
-    return [*pieces, [(text, style)]]
+    begin = used = 0
+    space = -1
+    for at, char in enumerate(text):
+        wide = 1 if char.isascii() else columns_of(char)
+        if used + wide > width and at > begin:
+            end = space if space > begin + width // 2 else at
+            pieces.append([(text[begin:end], style)])
+            begin = end + 1 if end == space else end
+            used = columns_of(text[begin:at])
+        if char == " ":
+            space = at
+        used += wide
+    return [*pieces, [(text[begin:], style)]]

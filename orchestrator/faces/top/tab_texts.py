@@ -19,6 +19,7 @@ LOG_LINES = 5000
 MOST_LINES = 20_000
 """Lines of one tab; the rest is named and not drawn."""
 MOST_FILES = 500
+LINE_MOST = 20_000
 RUNS_COMMANDS = "shell"
 _DIFF_STYLE = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -49,7 +50,9 @@ class TabReader:
             lines = [f"{error.filename or 'a file'}: {error.strerror}"]
         if len(lines) > MOST_LINES:
             lines = [*lines[:MOST_LINES], f"… {len(lines) - MOST_LINES} more lines"]
-        return [shown_line(line) if isinstance(line, str) else line for line in lines] or [[("nothing yet", "dim")]]
+        return [_bounded(shown_line(line)) if isinstance(line, str) else line for line in lines] or [
+            [("nothing yet", "dim")]
+        ]
 
     def _screen(self, row: dict[str, Any]) -> list[TabLine]:
         lines = self._requests.screen(str(row["agent_id"]))
@@ -144,6 +147,10 @@ class TabReader:
         if why.get("next"):
             lines.append(str(why["next"]))
         return lines
+
+
+def _bounded(line: str) -> str:
+    return line if len(line) <= LINE_MOST else f"{line[:LINE_MOST]}… {len(line) - LINE_MOST} more characters"
 
 
 def changed_since(root: Path, at: str) -> list[str]:

@@ -163,7 +163,9 @@ class TeamScreen(AgentActions, Screen[None]):
             return
         width, parts, used = self.size.width, cast("list[Part]", [(" ", "")]), 1
         for name, says in HINTS if width >= NARROW else (HINTS[-1], *HINTS[:-1]):
-            keys = keys_of(name, self.bindings)
+            keys = [
+                key.replace("⏎", "Enter") if self.face.ascii_only else key for key in keys_of(name, self.bindings)
+            ]
             need = columns_of(f"{keys[0]} {says}  ")
             if used + need <= width:
                 parts += [(keys[0], "bold"), (f" {says}  ", "dim")]
@@ -234,7 +236,7 @@ class TeamScreen(AgentActions, Screen[None]):
         def show(lines: Sequence[TabLine]) -> None:
             self._reading = False
             if (row["agent_id"], tab) == ((self.row or {}).get("agent_id"), self.tabs.tab):
-                self.view.show(lines, at_end=tab == "log", keep=not fresh)
+                self.view.show(lines, at_end=tab == "log", keep=not fresh, wrap=tab != "screen")
             if self._again:
                 self._again = False
                 self._read_tab()

@@ -14,7 +14,7 @@ from orchestrator.faces.top.team_layout import Part
 NAME_MOST = 16
 LABEL = 12  # columns between two labels of the axis
 SIGNS = {
-    "result": ("✓", "ok", "green"),
+    "result": ("✓", "+", "green"),
     "error": ("✕", "x", "red"),
     "canceled": ("⊘", "-", ""),
     "": ("●", "*", "blue"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import sys
@@ -15,6 +16,7 @@ from textual.message import Message
 
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.snapshot_client import SnapshotClient
+from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.top.key_bindings import KeyAction
 from orchestrator.faces.top.tab_texts import TabReader
 from orchestrator.faces.top.team_requests import TeamRequests
@@ -52,7 +54,7 @@ class TopApp(App[None], inherit_bindings=False):
     """
 
     def __init__(self, face: TopFace, source: SnapshotSource, bindings: Mapping[str, KeyAction]) -> None:
-        super().__init__()
+        super().__init__(ansi_color=True)  # at once: what NO_COLOR filters is decided here
         self.theme = "ansi-dark"
         self.face = face
         self._source = source
@@ -106,6 +108,19 @@ class TopApp(App[None], inherit_bindings=False):
         self._team.show()
 
 
+STAND_INS = str.maketrans("▶·⏎─│╭╮╰╯↑↓←→✓✕◐…\u2212\u2013", ">-^-|++++^v<>+x!.--") | dict.fromkeys(
+    range(0x2581, 0x2590), "#"
+)
+"""What is drawn in place of a sign that the terminal's encoding does not have; each as wide as its sign."""
+
+
+def _stand_ins(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(STAND_INS)
+    return "".join(char if char.isascii() else "?" * max(1, columns_of(char)) for char in text), error.end
+
+
 def run_top(
     place: Project,
     bindings: Mapping[str, KeyAction],
@@ -120,7 +135,8 @@ def run_top(
     for name in ("COLUMNS", "LINES"):  # Textual would believe them rather than the terminal, also after a resize
         os.environ.pop(name, None)
     with contextlib.suppress(AttributeError, ValueError):  # a locale without a letter must not end the display
-        sys.__stderr__.reconfigure(errors="replace")  # type: ignore[union-attr]  # it is a text stream of ours
+        codecs.register_error("stand-ins", _stand_ins)
+        sys.__stderr__.reconfigure(errors="stand-ins")  # type: ignore[union-attr]  # it is a text stream of ours
     with SnapshotClient(place, face="top", answers=True) as source:
         source.wait(0, 0.3)
         TopApp(face, source, bindings).run()

@@ -20,7 +20,7 @@ _BOX = """
     align: center middle;
     & > Vertical { width: 90%; max-width: 110; height: auto; max-height: 90%; border: round ansi_blue;
                    background: ansi_default; padding: 0 1; }
-    & LineView { height: auto; max-height: 1fr; min-height: 1; }
+    & LineView { height: auto; max-height: 1fr; min-height: 1; overflow-x: hidden; }
     & Input { border: none; height: 1; padding: 0; background: ansi_default; }
     & Input:focus { border: none; }
     & TextArea { border: none; height: 5; padding: 0; background: ansi_default; }
