@@ -51,7 +51,12 @@ def top(
     from orchestrator.faces.top.top_app import run_top  # noqa: PLC0415  (loads Textual)
 
     commands = sorted(_commands(context.find_root().command))
-    run_top(place, bindings, ascii_only=not output.utf8(), popup=in_popup, commands=commands)
+    run_top(place, bindings, ascii_only=not output.utf8(), popup=in_popup or _is_popup(), commands=commands)
+
+
+def _is_popup() -> bool:
+    """Whether this terminal is a popup of tmux: it has a server and no pane."""
+    return bool(os.environ.get("TMUX")) and not os.environ.get("TMUX_PANE")
 
 
 def popup_words(root: Path) -> list[str]:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,49 +12,13 @@ from orchestrator.faces.text_table import columns_of
 from tests.security.human import Human
 from tests.support.stage import until
 from tests.support.tmux_server import PrivateServer
+from tests.support.top_terminal import Top
 
 
 def asked(stage, *words, status=0):
     done = stage.cli(*words, "--json")
     assert done.returncode == status, done.stdout + done.stderr
     return json.loads(done.stdout)
-
-
-class Top:
-    """`top` in a session of the stage's tmux server, as a person starts it."""
-
-    def __init__(self, stage, width=80, height=24, **env):
-        self.server = stage.server
-        words = [word for name, value in {**stage.env, **env}.items() for word in ("-e", f"{name}={value}")]
-        size = ["-x", str(width), "-y", str(height), "-c", str(stage.root)]
-        command = ["--", sys.executable, "-P", "-m", "orchestrator", "top"]
-        self.pane = self.server.run(
-            "new-session", "-d", "-s", "top", *size, "-P", "-F", "#{pane_id}", *words, *command
-        ).strip()
-        self.server.run("set-option", "-p", "-t", self.pane, "remain-on-exit", "on")
-
-    def lines(self, *, colours=False):
-        return self.server.run("capture-pane", "-p", *(["-e"] if colours else []), "-t", self.pane).split("\n")
-
-    def shows(self, *texts):
-        def look():
-            screen = "\n".join(self.lines())
-            return screen if all(text in screen for text in texts) else None
-
-        try:
-            return until(look)
-        except AssertionError:
-            raise AssertionError(f"{texts} not in:\n" + "\n".join(self.lines())) from None
-
-    def press(self, *keys):
-        self.server.run("send-keys", "-t", self.pane, *keys)
-
-    def resize(self, width, height):
-        self.server.run("resize-window", "-t", self.pane, "-x", str(width), "-y", str(height))
-
-    @property
-    def pid(self):
-        return int(self.server.show(self.pane, "#{pane_pid}"))
 
 
 @pytest.fixture

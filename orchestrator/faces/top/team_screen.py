@@ -20,7 +20,7 @@ from orchestrator.faces.top.line_view import LineView
 from orchestrator.faces.top.plain_line import PlainLine
 from orchestrator.faces.top.tab_line import TABS, TabChosen, TabsLine
 from orchestrator.faces.top.tab_lines import TabLine, shown_line
-from orchestrator.faces.top.tab_texts import TabReader
+from orchestrator.faces.top.tab_texts import RUNS_COMMANDS, TabReader
 from orchestrator.faces.top.team_layout import (
     NARROW,
     ColumnWidths,
@@ -36,8 +36,8 @@ from orchestrator.faces.top.top_face import TopFace
 from orchestrator.team.roster.agent_names import shown_names
 
 TAB_FROM = 9  # lines of a terminal from which the tab is shown below the table
-ALWAYS_NEW = ("screen", "log")
-"""Tabs whose content changes without a record: read each second while they are seen."""
+EACH_S = {"screen": 1, "log": 5}
+"""Tabs whose content changes without a record, read again after so many seconds while they are seen."""
 TAB_OF = {name: name for name in TABS if name != "task"} | {"task_text": "task"}
 """The tab that an action shows; `task` is the action that queues one."""
 HINTS = (
@@ -73,6 +73,7 @@ class TeamScreen(AgentActions, Screen[None]):
         self._reading = False
         self._again = False
         self._table_height = -1
+        self._seconds = 0
         self._shown_titles: tuple[ColumnWidths, bool] | None = None
 
     def compose(self) -> ComposeResult:
@@ -193,7 +194,11 @@ class TeamScreen(AgentActions, Screen[None]):
         if self.face.snapshot is not None:
             self._show_head(self.face.snapshot)
         if self.face.seen:
-            self._read_tab(again=self.tabs.tab in ALWAYS_NEW)
+            self._seconds += 1
+            every = EACH_S.get(self.tabs.tab, 0)
+            if (self.row or {}).get("engine") == RUNS_COMMANDS:
+                every = min(every, 1)  # its log is a file
+            self._read_tab(again=every > 0 and self._seconds % every == 0)
 
     # -- the chosen agent and its tab -------------------------------------------------------------------------------
 
