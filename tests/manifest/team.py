@@ -59,6 +59,7 @@ RUN_DIRECTORIES = "unit/edge/test_run_directories.py::test_"
 FIX = "integration/test_fix.py::test_"
 CACHE = "unit/team/roster/test_checkpoints.py::test_"
 TREES = "integration/test_worktrees.py::test_"
+TOP = "integration/test_top.py::test_"
 REPORT = "unit/faces/test_report.py::test_"
 TIMELINE = "unit/faces/test_timeline.py::test_"
 VERIFY = "unit/team/recovery/test_verification.py::test_"
@@ -998,6 +999,37 @@ PROMISES: dict[str, Promise] = {
             "integration/test_task_words.py::test_a_refused_task_leaves_no_copies",
             "integration/test_task_words.py::test_a_link_that_an_agent_planted_is_never_followed",
         ),
+    ),
+    "TOP1": Promise(
+        "`orchestrator top` shows who needs a human first, at every width and without wrapping, and answers exactly what was read.",
+        (
+            f"{TOP}every_width_shows_the_team_with_nothing_wrapped_and_its_tabs",
+            "unit/faces/test_top.py::test_a_decision_shows_the_whole_text_and_answers_exactly_that_item",
+            "unit/faces/test_top.py::test_an_item_that_is_over_meanwhile_is_not_answered_any_more",
+            "e2e/test_top.py::test_claude_is_approved_denied_and_answered_in_top",
+            "e2e/test_top.py::test_codex_is_held_while_top_is_open_until_it_is_approved_or_released",
+        ),
+    ),
+    "TOP2": Promise(
+        "`orchestrator top` changes nothing by itself, is refused to agents, and obeys no text of a stranger.",
+        (
+            "unit/faces/test_top.py::test_q_quits_and_changes_nothing",
+            f"{TOP}a_top_that_is_killed_leaves_nothing_and_the_team_works_on",
+            f"{TOP}without_a_terminal_or_below_an_agent_top_is_refused",
+            "unit/faces/test_top.py::test_texts_of_strangers_are_no_markup_and_act_on_no_terminal",
+            "unit/faces/test_top_layout.py::test_any_text_stays_on_its_line_and_acts_on_no_terminal",
+        ),
+    ),
+    "TOP3": Promise(
+        "Every action of `orchestrator top` has a key, which a user's own configuration can change.",
+        (
+            "unit/faces/test_top_keys.py::test_every_action_has_a_key_and_something_that_it_does",
+            f"{TOP}keys_of_the_users_configuration_count_and_mistakes_are_reported_at_the_start",
+        ),
+    ),
+    "TOP4": Promise(
+        "With 200 agents and 50 changes a second a frame of `orchestrator top` takes 50 ms at most, 15 % of a core, and no process.",
+        reason="measured: python -m benchmarks top",
     ),
     "REPORT1": Promise(
         "A report is one page of a team run that loads and runs nothing, and needs no daemon.",
