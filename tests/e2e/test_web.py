@@ -8,6 +8,7 @@ from tests.e2e import axe
 from tests.e2e.agent import QUICK, Agent
 from tests.e2e.clis import Missing
 from tests.e2e.conftest import unable
+from tests.e2e.test_opencode import of_the_user
 from tests.e2e.world import START_S
 from tests.support import browser
 from tests.support.documented import orchestrator
@@ -136,6 +137,41 @@ def browser_of(stage):
             yield site, page
 
     return both()
+
+
+SHELLS = {
+    "codex": lambda command: ("exec_command", {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "x"}),
+    "gemini": lambda command: ("run_shell_command", {"command": command, "description": "does it"}),
+    "opencode": lambda command: ("bash", {"command": command, "description": "does it"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(SHELLS))
+def test_the_other_clis_are_answered_from_the_page_too(make_world, kind):
+    world = make_world(kind, config=QUICK)
+    if kind == "opencode":
+        of_the_user(world)
+    agent, root = Agent(world, "ann"), world.root
+
+    def call(command):
+        return dict(zip(("name", "arguments"), SHELLS[kind](command), strict=True))
+
+    with (
+        opened_site(world.stage) as site,
+        browser.opened(f"{site.url}/inbox#t={site.tokens[0]}") as (page, complaints),
+    ):
+        page.get_by_text("Nothing waits for you.").wait_for()
+        for number, decision in enumerate(("Approve", "Deny")):
+            agent.give(f"t{number}", calls=[call(f"touch {root}/{decision}")], tell=True)
+            item = page.locator("article", has_text=decision)
+            item.get_by_role("button", name=decision, exact=True).click(timeout=START_S * 1000)
+            page.get_by_role("dialog").get_by_role("button", name=decision, exact=True).click()
+            agent.end(f"t{number}")
+        page.get_by_text("Nothing waits for you.").wait_for()
+        assert complaints == []
+    assert (root / "Approve").exists() and not (root / "Deny").exists()
+    who = [each["who"] for each in agent.records() if each["type"] == "answered"]
+    assert [(each["face"], each["acts_as"]) for each in who] == [("web", "human")] * 2
 
 
 def test_a_real_cli_is_answered_from_the_page(make_world):

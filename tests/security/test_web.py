@@ -64,6 +64,8 @@ def test_an_agent_that_knows_the_token_gets_nothing_and_approves_nothing(stage, 
         script.write_text(ASK)
         python = [sys.executable, "-IS", str(script), site.url, site.tokens[0], item, str(out), how]
         line = shlex.join(["env", "-i", *python] if how == "cleared" else python)
+        # What a task leaves running ends with it.
+        line += f"; while [ ! -e {out} ]; do sleep 0.1; done"
         orchestrator(stage, "task", "add", "unit", "--command", line)
         told = json.loads(until(lambda: out.exists() and out.read_text()))
         assert set(told) == {"not_for_agents"}, told
