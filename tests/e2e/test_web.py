@@ -70,6 +70,9 @@ def test_every_page_fits_is_accessible_and_complains_of_nothing(team, dark):
         page.wait_for_selector("dialog[open]")
         assert axe.violations(page) == []
         assert "evil" not in page.title()
+        page.keyboard.press("Escape")
+        page.evaluate("document.documentElement.removeAttribute('lang')")
+        assert axe.violations(page) != [], "axe looks"
         assert complaints == []
 
 

@@ -1,7 +1,10 @@
 """`orchestrator web` as a whole: a real server at a terminal, with a real daemon and agents."""
 
 import json
+import re
 
+from orchestrator.faces.row_words import state_of, totals_parts
+from orchestrator.faces.status_lines import task_text
 from tests.support.documented import orchestrator
 from tests.support.web_pages import events, opened_site
 
@@ -22,6 +25,30 @@ def test_the_pages_show_the_team_and_follow_it(stage):
             site.page("<h1>", view=view)
         with site.client() as client, client.stream("GET", "/events") as response:
             assert next(events(response)) == ("access", {"scope": "approve"})
+
+
+def test_the_page_status_and_the_resource_show_the_same_values_in_the_same_order_and_words(stage):
+    for name in ("idle", "failed", "works"):
+        orchestrator(stage, "agent", "create", name, "--role", "r", "--engine", "shell")
+    orchestrator(stage, "task", "add", "failed", "--command", "exit 3", "--wait")
+    orchestrator(stage, "task", "add", "works", "--command", "sleep 600")
+    with opened_site(stage) as site:
+        html = site.page("sleep 600", view="team")
+        inbox = site.page("data-item=", view="inbox")
+    rows = re.findall(r'<tr role="row" data-key="([^"]+)".*?</tr>', html)
+    status = orchestrator(stage, "status")
+    resource = json.loads(
+        stage.begun().ask("resources/read", {"uri": "team://snapshot"})["result"]["contents"][0]["text"]
+    )
+    assert rows == [row["agent_id"] for row in status["agents"]] == [row["agent_id"] for row in resource["agents"]]
+    for row in status["agents"]:
+        shown = re.search(rf'data-key="{row["agent_id"]}".*?</tr>', html)[0]
+        word = state_of(row)
+        assert f"{word.sign}</span> {word.word}<" in shown
+        assert task_text(row) in shown
+    for part in totals_parts(resource):
+        assert f">{part}<" in html
+    assert re.findall('data-item="([^"]+)"', inbox) == [item["id"] for item in resource["inbox"]]
 
 
 def test_ctrl_c_ends_it_also_with_open_streams(stage):

@@ -5,6 +5,7 @@ The kernel lists every TCP socket with its user and inode, and every process wit
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -71,9 +72,10 @@ def holders_of(inode: int, *, first: Iterable[int] = ()) -> SocketHolders:
 
     If one of these has it, no other process is looked at.
     """
-    known = tuple(pid for pid in first if _has(pid, inode))
-    if known:
-        return SocketHolders(known, ())
+    for pid in first:
+        with contextlib.suppress(PermissionError):
+            if _has(pid, inode):
+                return SocketHolders((pid,), ())
     holders: list[int] = []
     hidden: list[int] = []
     for pid in pids():

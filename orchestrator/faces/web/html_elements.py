@@ -55,7 +55,7 @@ def preformatted(text: str, **attributes: Any) -> Markup:
 
 def path_to(*words: str) -> str:
     """A path of this site in which each word is one step, whatever is in it."""
-    return "/" + "/".join(quote(word, safe="") for word in words)
+    return "/" + "/".join(quote(word, safe="", errors="replace") for word in words)
 
 
 def _text(piece: Content) -> str:
