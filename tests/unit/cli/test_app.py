@@ -24,7 +24,7 @@ COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["top"], ["web"], ["logs"], ["runs"], ["report"], ["attach"], ["peek"], ["diff"], ["merge"], ["doctor"], ["gc"],
     ["schema"], ["agent", "create"], ["agent", "list"], ["agent", "show"], ["agent", "restart"], ["agent", "delete"],
     ["task", "add"], ["task", "cancel"], ["task", "list"], ["task", "show"], ["daemon", "run"], ["daemon", "start"], ["daemon", "stop"],
-    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["web"], ["why"], ["up"], ["down"], ["trust"],
+    ["daemon", "status"], ["daemon", "restart"], ["config", "show"], ["setup"], ["verify"], ["why"], ["up"], ["down"], ["trust"],
     ["worktree", "list"], ["worktree", "merge-check"], ["worktree", "remove"],
     ["roles", "list"], ["roles", "show"], ["roles", "lint"],
     ["squad", "run"], ["squad", "start"], ["squad", "wait"], ["squad", "list"], ["squad", "cancel"],
