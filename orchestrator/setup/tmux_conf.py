@@ -21,8 +21,8 @@ DEFAULT_KEY = "T"  # tmux binds nothing to it
 NO_KEY = "none"
 _BEGIN, _END = "# >>> orchestrator setup tmux >>>", "# <<< orchestrator setup tmux <<<"
 # What the beginning says of the file as it was, so that the removal brings back each byte.
-_NEW_FILE, _BREAKS = " (the file is new)", " (line breaks added above: {})"
-_BEGINNING = re.compile(re.escape(_BEGIN) + r"(?: \((?:(the file is new)|line breaks added above: ([12]))\))?")
+_NEW_FILE, _BREAK = " (the file is new)", " (the line above had no end)"
+_BEGINNING = re.compile(f"{re.escape(_BEGIN)}({re.escape(_NEW_FILE)}|{re.escape(_BREAK)}|)")
 _SEGMENT = "##{?##{@orchestrator_needs},#[fg=yellow] ◐ ##{@orchestrator_needs} #[default],}"
 # In front, because tmux cuts the end; only if it is not there, because a tmux.conf is read again and again.
 _STATUS = (
@@ -54,8 +54,7 @@ class _Block:
     begin: int
     end: int
     lines: tuple[str, ...]
-    new_file: bool = False
-    breaks: int = 0
+    note: str
 
     @property
     def key(self) -> str:
@@ -127,9 +126,9 @@ def install(env: Mapping[str, str], key: str = "", *, force: bool = False, dry: 
         new = (text or "")[: block.begin] + _framed(head, wanted) + (text or "")[block.end :]
         change = TmuxConfChange(original.path, "updated", block.lines, wanted, block.edited)
     else:
-        breaks = _breaks(text or "")
-        head = _BEGIN + (_NEW_FILE if text is None else _BREAKS.format(breaks) if breaks else "")
-        new = (text or "") + "\n" * breaks + _framed(head, wanted)
+        endless = bool(rest) and not rest.endswith("\n")
+        head = _BEGIN + (_NEW_FILE if text is None else _BREAK if endless else "")
+        new = rest + ("\n" if endless else "") + _framed(head, wanted)
         change = TmuxConfChange(original.path, "added", (), wanted)
     return _written(original, new, change, dry)
 
@@ -143,9 +142,9 @@ def remove(env: Mapping[str, str], *, force: bool = False, dry: bool = False) ->
     if block.edited and not force:
         raise _conflict(original.path, "our lines were changed by hand", "--force takes them out all the same")
     above, below = (original.text or "")[: block.begin], (original.text or "")[block.end :]
-    if not below:
-        above = above[: len(above) - block.breaks]
-    gone = block.new_file and not above and not below
+    if not below and block.note == _BREAK:
+        above = above.removesuffix("\n")
+    gone = block.note == _NEW_FILE and not above and not below
     change = TmuxConfChange(original.path, "removed", block.lines, (), block.edited)
     return _written(original, None if gone else above + below, change, dry)
 
@@ -173,9 +172,7 @@ def _block(original: cli_files.Original) -> _Block | None:
         if head:
             begin, inside = (at, head), []
         elif bare == _END and begin is not None:
-            whole = _Block(
-                begin[0], min(at + len(line) + 1, len(text)), tuple(inside), bool(begin[1][1]), int(begin[1][2] or 0)
-            )
+            whole = _Block(begin[0], min(at + len(line) + 1, len(text)), tuple(inside), begin[1][1])
             begin = None
         elif begin is not None:
             inside.append(bare)
@@ -183,15 +180,6 @@ def _block(original: cli_files.Original) -> _Block | None:
     if begin is not None:
         raise cli_files.unreadable(original.path, text[: begin[0]].count("\n") + 1, "the end of our lines is missing")
     return whole
-
-
-def _breaks(text: str) -> int:
-    """How many line breaks our lines need above them: the last line may have none, or be continued."""
-    if not text:
-        return 0
-    last = text.removesuffix("\n").rpartition("\n")[2]
-    continued = (len(last) - len(last.rstrip("\\"))) % 2
-    return (0 if text.endswith("\n") else 1) + continued
 
 
 def _bound_key(line: str) -> str | None:
