@@ -55,6 +55,12 @@ def hook_of(agent):
     return until(lambda: next((pid for pid, words in processes().items() if "/hook.py" in words), None), START_S)
 
 
+def says(agent, *words):
+    """What a human types in a shell: a command of ours that must do what it says."""
+    done = agent.world.orchestrator(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def press_in(agent, asked, key="Enter"):
     """Answer the dialog in the pane, which takes no key in its first moments; ``asked`` is what only it shows."""
     agent.terminal.shows(asked)
@@ -87,7 +93,7 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         assert asked["asked"].startswith(f"{command}\n") and asked["answers"] == ["approve", "always", "deny"]
         assert (asked["by"], asked["tool"], asked["cwd"], asked["cut"]) == ("hook", "Bash", str(root), False)
         agent.terminal.shows(DIALOG)
-        assert face.answer(asked, "approve")["ok"]
+        says(agent, "approve", asked["id"])
         asked = face.item("new.txt", START_S)
         assert asked["asked"] == f"{root}/new.txt\ncontent:\nfirst\nsecond\n"
         face.answer(asked, "approve")
@@ -96,7 +102,7 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         assert (root / "new.txt").read_text() == "first\nsecond\n"
 
         agent.give("t2", calls=[shell(f"rm {root}/one")], tell=True)
-        face.answer(face.item("rm ", START_S), "deny", "keep that file")
+        says(agent, "deny", face.item("rm ", START_S)["id"], "--reason", "keep that file")
         assert "keep that file" in told(agent, "t2")
         assert (root / "one").exists()
 
@@ -107,7 +113,7 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         with pytest.raises(OrchestratorError) as error:
             face.answer(asked, "answer", "Blue")
         assert error.value.code == "cannot_answer"
-        face.answer(asked, "answer", "1: blue\n2: 1, 2")
+        says(agent, "answer", asked["id"], "blue", "1, 2")
         answer = told(agent, "t3")
         assert "Blue" in answer and "Small, Large" in answer
 

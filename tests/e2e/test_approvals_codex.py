@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from tests.e2e.agent import QUICK, Agent
-from tests.e2e.test_approvals_claude import hook_of, is_over, press_in, told
+from tests.e2e.test_approvals_claude import hook_of, is_over, press_in, says, told
 from tests.e2e.world import START_S
 from tests.support.faces import open_face
 from tests.support.stage import until
@@ -34,7 +34,7 @@ def test_a_humans_word_decides_while_a_face_is_open(make_world):
         assert command in asked["asked"] and asked["answers"] == ["approve", "always", "deny", "release"]
         assert (asked["by"], asked["tool"], asked["cwd"], asked["cut"]) == ("hook", "Bash", str(root), False)
         agent.terminal.shows(WAITS)
-        assert face.answer(asked, "approve")["ok"]
+        says(agent, "approve", asked["id"])
         told(agent, "t1")
         assert (root / "one").exists() and (root / "two").exists()
 
@@ -43,7 +43,7 @@ def test_a_humans_word_decides_while_a_face_is_open(make_world):
         with pytest.raises(OrchestratorError) as error:
             face.answer(asked, "answer", "yes")
         assert error.value.code == "cannot_answer"
-        face.answer(asked, "deny", "keep that file")
+        says(agent, "deny", asked["id"], "--reason", "keep that file")
         assert "keep that file" in told(agent, "t2")
         assert (root / "one").exists()
 
