@@ -5,6 +5,8 @@ from tests.manifest.team import Promise
 WHO = "security/test_who_may_answer.py::test_"
 RULES = "unit/team/people/test_approval_rules.py::test_"
 USAGE = "unit/team/people/test_usage_accounts.py::test_"
+HOOKS = "unit/team/people/test_hook_requests.py::test_"
+HOOK_PROCESSES = "integration/test_permission_hooks.py::test_"
 APPROVALS = "unit/team/people/test_approvals.py::test_"
 
 GEMINI = "unit/engines/test_gemini_approvals.py::test_"
@@ -70,6 +72,23 @@ PROMISES: dict[str, Promise] = {
             "e2e/test_approvals_gemini.py::test_whatever_dies_the_cli_asks_as_before",
             "e2e/test_approvals_gemini.py::test_a_request_outlives_the_daemon",
             "e2e/test_approvals_opencode.py::test_a_humans_word_decides_while_the_dialog_stays",
+        ),
+    ),
+    "ANSWERS6": Promise(
+        "Claude Code and Codex are answered by their hook with the whole text; without an answer they ask as before.",
+        (
+            f"{HOOKS}a_request_is_an_item_at_once_with_the_whole_text_masked_and_visible",
+            f"{HOOKS}what_a_human_answered_in_the_pane_is_withdrawn_when_the_cli_goes_on",
+            f"{HOOKS}codex_is_held_while_a_face_is_open_and_then_shows_its_dialog",
+            f"{HOOKS}codex_is_held_no_longer_than_the_user_allows",
+            f"{HOOKS}subagents_of_claude_code_ask_each_for_itself_also_after_the_turn",
+            f"{HOOK_PROCESSES}a_request_survives_the_kill_of_the_daemon_and_is_then_answered",
+            f"{HOOK_PROCESSES}a_hook_that_is_killed_takes_its_item_with_it_and_nothing_can_be_approved",
+            f"{HOOK_PROCESSES}a_daemon_that_was_stopped_leaves_the_question_to_the_cli",
+            "e2e/test_approvals_claude.py::test_a_humans_word_decides_without_a_key_in_the_pane",
+            "e2e/test_approvals_claude.py::test_whatever_dies_or_is_answered_in_the_pane_the_cli_asks_as_before",
+            "e2e/test_approvals_codex.py::test_a_humans_word_decides_while_a_face_is_open",
+            "e2e/test_approvals_codex.py::test_whatever_dies_the_cli_asks_as_before",
         ),
     ),
     "FIGURES1": Promise(
