@@ -58,9 +58,10 @@ def test_what_cannot_be_read_is_said_in_the_tab(tmp_path):
 def test_long_texts_are_bounded_and_strange_ones_made_visible(tmp_path):
     requests = Requests()
     reader = TabReader(tmp_path, requests)
-    requests.lines = ["x" * (LINE_MOST + 5), "\x1b[2J\u202eevil\tend"]
+    requests.lines = ["x" * (LINE_MOST + 5), "\x1b[2J\u202eevil\tend", "a\u00a0b"]
     assert reader.read("screen", agent("a"))[0].endswith("… 5 more characters")
     assert reader.read("screen", agent("a"))[1] == "\\x1b[2J\\u202eevil       end"
+    assert reader.read("screen", agent("a"))[2] == "a b"
     requests.lines = ["x"] * (MOST_LINES + 3)
     assert reader.read("screen", agent("a"))[-1] == "… 3 more lines"
 
