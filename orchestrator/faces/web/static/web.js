@@ -233,7 +233,7 @@
     if (decision === "deny" || decision === "answer") form.append(element("label", { htmlFor: "words", textContent: name }), field);
     const result = element("p", { className: "result" });
     result.setAttribute("role", "alert");
-    const send = element("button", { type: "submit", textContent: word, className: "main" });
+    const send = element("button", { type: "submit", textContent: word, className: `main ${decision}` });
     const back = element("button", { type: "button", textContent: "Cancel" });
     back.addEventListener("click", () => dialog.close());
     form.append(result, element("p", { className: "answers" }));
