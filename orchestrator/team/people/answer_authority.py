@@ -14,7 +14,7 @@ import structlog
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.platform.ancestry import AncestorLine, lines_of
 from orchestrator.protocol.tool_calls import Client
-from orchestrator.team.people.approvals import Answerer
+from orchestrator.team.people.answer_words import Answerer
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.trust.human_origin import UNKNOWN, HumanOrigin, human_origin

@@ -23,7 +23,7 @@ from orchestrator.base.secret_masks import one_line
 from orchestrator.engines.permission_requests import Asked
 from orchestrator.engines.rule_patterns import RulePattern, rule_pattern
 from orchestrator.journal.project_files import failure
-from orchestrator.team.people.approvals import Answerer
+from orchestrator.team.people.answer_words import Answerer
 from orchestrator.trust import identity, state_dir
 from orchestrator.trust.state_dir import StateDirUnsafe
 

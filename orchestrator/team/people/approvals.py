@@ -8,23 +8,35 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any
 
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.clock import call_off, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.secret_masks import READ_CHARS, one_line, shown_text
 from orchestrator.core import blocked
-from orchestrator.core.inbox_items import InboxItem, ItemDecision, item_id, of_agent, recorded_items
+from orchestrator.core.inbox_items import InboxItem, item_id, of_agent, recorded_items
 from orchestrator.core.record_drafts import happened
 from orchestrator.core.records import Draft
 from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, Screen, ScreenFinding
 from orchestrator.engines import question_answers
-from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked, PermissionRequest
+from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked
+from orchestrator.team.people.answer_words import (
+    Answerer,
+    GivenAnswer,
+    NoRules,
+    PermissionChannel,
+    Rules,
+    answer_given,
+    decision_for_cli,
+    must_take,
+    possible_answers,
+)
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.pending_requests import HookPermission, PendingRequest, PendingRequests
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.parking import HookChannel, HookEvent
@@ -35,98 +47,6 @@ OVER_LOOKS = 2
 """How many looks at a screen end a request that no dialog shows: the first may be older than the request."""
 RETURN_S = 10.0
 """How long a request that comes back to another daemon is held for a face that does the same."""
-PAST_ITEMS = 1000
-"""How many ended items are remembered, so that a late answer is told from a wrong id."""
-
-
-class PermissionChannel(Protocol):
-    """The way back to the CLI that asks. ``decide`` answers once; False if nobody listens any more.
-
-    ``release``: the CLI shows its own dialog, or keeps the one it shows. ``check`` raises BadRequest
-    ``cannot_answer`` if the CLI cannot be answered so.
-    """
-
-    def check(self, decision: ItemDecision, text: str) -> None: ...
-
-    def decide(self, decision: ItemDecision, text: str) -> bool: ...
-
-
-@dataclass(frozen=True)
-class Answerer:
-    """Who answers: the face it comes from, the user, and as what; a master only if the user has allowed it."""
-
-    face: str
-    user: str = ""
-    acts_as: Literal["human", "master", "rule"] = "human"
-
-    def as_record(self) -> dict[str, str]:
-        return {"face": self.face, "user": self.user, "acts_as": self.acts_as}
-
-
-@dataclass(frozen=True)
-class GivenAnswer:
-    """One answer: what was decided, with which words, by whom, and the rule that was made or that answered."""
-
-    decision: ItemDecision
-    text: str
-    by: Answerer
-    rule: str | None = None
-
-
-class Rules(Protocol):
-    """The rules that humans made with ``--always``."""
-
-    def can_cover(self, asked: Asked) -> bool:
-        """Whether a rule can be made for exactly this."""
-
-    def matching(self, asked: Asked) -> str | None:
-        """The id of the rule that allows this; None without one."""
-
-    async def add(self, asked: Asked, by: Answerer, at: str) -> str:
-        """Make a rule for exactly this; its id. BadRequest ``cannot_answer`` if no rule can be made of it."""
-
-
-class NoRules:
-    """No rule is known, and none can be made."""
-
-    def can_cover(self, asked: Asked) -> bool:  # noqa: ARG002 - the shape of Rules
-        return False
-
-    def matching(self, asked: Asked) -> str | None:  # noqa: ARG002 - the shape of Rules
-        return None
-
-    async def add(self, asked: Asked, by: Answerer, at: str) -> str:  # noqa: ARG002 - the shape of Rules
-        raise BadRequest("cannot_answer", f"no rule can be made for {asked.tool}")
-
-
-@dataclass(eq=False)
-class _HookPermission:
-    """The way back through a hook or plugin, in the words of its CLI."""
-
-    hook: HookChannel
-    request: PermissionRequest
-
-    @property
-    def subagent(self) -> str:
-        return self.request.subagent
-
-    def check(self, decision: ItemDecision, text: str) -> None:
-        self.request.output(decision, text)
-
-    def decide(self, decision: ItemDecision, text: str) -> bool:
-        return self.hook.decide(**self.request.output(decision, text))
-
-
-@dataclass(eq=False)
-class _Pending:
-    """One request that waits."""
-
-    item: InboxItem
-    asked: Asked
-    channel: PermissionChannel
-    dialog_meanwhile: bool
-    answering: bool = False
-    over_looks: int = 0  # consecutive looks at the screen that show it over
 
 
 class Approvals:
@@ -145,11 +65,9 @@ class Approvals:
         self.answered: Callable[[AgentEntry], None] = lambda _entry: None
         self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
         self.run_items: Callable[[], Sequence[InboxItem]] = tuple
-        self._pending: dict[str, dict[str, _Pending]] = {}  # agent -> key of the request
-        self._past: dict[str, str] = {}  # id of an item -> why it is over
+        self._pending = PendingRequests()
         self._pressing: set[str] = set()  # items whose dialog is being answered
         self._in_panes: dict[str, tuple[int, set[str]]] = {}  # agent -> epoch, what its dialogs may have settled
-        self._moved = Signal()
         self._faces = 0
         self._tasks = BackgroundTasks()
         self._closed = False
@@ -166,9 +84,9 @@ class Approvals:
     @faces.setter
     def faces(self, count: int) -> None:
         before, self._faces = self._faces, count
-        self._moved.notify()
+        self._pending.moved.notify()
         if before and not self.holds:
-            for pending in [p for requests in self._pending.values() for p in requests.values()]:
+            for pending in self._pending:
                 if not pending.dialog_meanwhile and not pending.answering:
                     self._release(pending, "no face is open that can answer")
 
@@ -196,7 +114,7 @@ class Approvals:
         agent, at = entry.state, rfc3339(self._roster.clock.now())
         request_id = item_id(entry.agent_id, agent.epoch, key)
         if before := agent.answers.get(request_id):  # of an earlier daemon, which could not say it
-            channel.decide(_decision_of(before.decision), before.text)
+            channel.decide(decision_for_cli(before.decision), before.text)
             return
         known = agent.blocks.get(_block_of(asked.kind))  # of an earlier daemon, if its hook comes back
         item = InboxItem(
@@ -209,24 +127,24 @@ class Approvals:
             cwd=one_line(asked.cwd, READ_CHARS),
             asked=shown_text(asked.text),
             questions=None if asked.questions is None else question_answers.shown(asked.questions),
-            answers=_answers(asked, dialog_meanwhile=dialog_meanwhile, rules=self.rules),
+            answers=possible_answers(asked, dialog_meanwhile=dialog_meanwhile, rules=self.rules),
             by=asked.by,
             cut=asked.cut,
         )
-        pending = _Pending(of_agent(item, agent), asked, channel, dialog_meanwhile)
+        pending = PendingRequest(of_agent(item, agent), asked, channel, dialog_meanwhile)
         rule = self.rules.matching(asked) if asked.kind == "permission" and not asked.cut else None
         if rule is not None:
             pending.answering = True
-            self._keep(entry, key, pending)
+            self._pending.add(key, pending)
             self._tasks.start(self._allowed_by_rule(entry, pending, rule))
             return
-        held = dialog_meanwhile or self.holds
+        held = (dialog_meanwhile or self.holds) and not self._pending.is_full(entry.agent_id)
         if not held and not (returned and self._roster.config().approvals_hold == "faces"):
             covers = self._to_pane(entry, channel)
             if not covers:
                 self._show(entry, at, in_pane=pending.item)
             return
-        self._keep(entry, key, pending)
+        self._pending.add(key, pending)
         self._show(entry, at)
         if not dialog_meanwhile:
             self._tasks.start(self._until_limit(pending))
@@ -238,9 +156,9 @@ class Approvals:
 
         A hook that still waits is released: its late word would count for nothing.
         """
-        waiting = [pending for pending in self._of(entry, key) if not pending.answering]
+        waiting = [pending for pending in self._pending.of(entry.agent_id, key) if not pending.answering]
         for pending in waiting:
-            self._drop(entry, pending, reason)
+            self._pending.end(pending, reason)
             pending.channel.decide("release", "")
         if waiting:
             self._show(entry)
@@ -256,10 +174,10 @@ class Approvals:
         key = request.key or channel.conn
         if request.dialog_meanwhile and not request.key:
             # A CLI with a hook asks one question after the other, and tells nobody that its dialog was answered.
-            for other in self._keys_of_turn(entry):
+            for other in self._pending.keys_of_turn(entry.agent_id):
                 if other != key:
                     self.withdrawn(entry, other, "answered in its pane: it asks something else")
-        way = _HookPermission(channel, request)
+        way = HookPermission(channel, request)
         if request.refused:
             log.warning("a call was refused", agent=entry.agent_id, asked=request.asked.line)
             way.decide("deny", "")
@@ -281,14 +199,14 @@ class Approvals:
         row = entry.engine
         if row is None or row.asks_no_more is None:
             return
-        for pending in self._of(entry, None):
+        for pending in self._pending.of(entry.agent_id):
             channel = pending.channel
-            if not isinstance(channel, _HookPermission) or pending.dialog_meanwhile or pending.answering:
+            if not isinstance(channel, HookPermission) or pending.dialog_meanwhile or pending.answering:
                 continue
             over = row.asks_no_more(screen, channel.request.dialog_covers)
             pending.over_looks = pending.over_looks + 1 if over else 0
             if pending.over_looks >= OVER_LOOKS:
-                self._drop(entry, pending, "its CLI does not ask any more")
+                self._pending.end(pending, "its CLI does not ask any more")
                 channel.decide("release", "")
                 self._show(entry)
 
@@ -303,13 +221,13 @@ class Approvals:
     def answered_in_pane(self, entry: AgentEntry, key: str) -> bool:
         """A plugin reports that one of its requests has an answer, from wherever; True if others wait still."""
         self.withdrawn(entry, key, "answered in its pane")
-        return bool(self._of(entry, None))
+        return bool(self._pending.of(entry.agent_id))
 
     def went_on(self, entry: AgentEntry, kind: str) -> None:
         """The CLI goes on after an event of this kind: a human has answered in the pane. Subagents may ask still."""
-        for key in self._keys_of_turn(entry):
+        for key in self._pending.keys_of_turn(entry.agent_id):
             self.withdrawn(entry, key, f"answered in its pane ({kind or 'it goes on'})")
-        if self._of(entry, None):
+        if self._pending.of(entry.agent_id):
             self._show(entry)
 
     def hook_ended(self, entry: AgentEntry, channel: HookChannel) -> None:
@@ -317,11 +235,11 @@ class Approvals:
 
         Whether its CLI asks on, in its own dialog, is for its screen to show.
         """
-        for pending in self._of(entry, None):
-            ours = isinstance(pending.channel, _HookPermission) and pending.channel.hook is channel
+        for pending in self._pending.of(entry.agent_id):
+            ours = isinstance(pending.channel, HookPermission) and pending.channel.hook is channel
             if ours and not pending.answering:
-                self._drop(entry, pending, "its CLI has ended the request")
-                if self._of(entry, None):
+                self._pending.end(pending, "its CLI has ended the request")
+                if self._pending.of(entry.agent_id):
                     self._show(entry)
                 else:
                     entry.finding = None
@@ -332,7 +250,7 @@ class Approvals:
         return next(
             (
                 pending.item.item_id
-                for pending in self._of(entry, None)
+                for pending in self._pending.of(entry.agent_id)
                 if pending.dialog_meanwhile and pending.asked.by == "hook" and not pending.answering
             ),
             "",
@@ -344,16 +262,14 @@ class Approvals:
 
     def release_all(self, entry: AgentEntry) -> None:
         """Let the agent's CLI show its own dialogs."""
-        for pending in self._of(entry, None):
+        for pending in self._pending.of(entry.agent_id):
             self._release(pending, "released")
 
     # -- answers ------------------------------------------------------------------------------------------------
 
     def items(self, entry: AgentEntry) -> list[InboxItem]:
         """The agent's items: its requests, what its records show, and what else is known."""
-        requests = [
-            pending.item for pending in self._pending.get(entry.agent_id, {}).values() if not pending.answering
-        ]
+        requests = [pending.item for pending in self._pending.of(entry.agent_id) if not pending.answering]
         recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
         shown = (self._dialogs.item(entry, item) if item.by == "screen" else item for item in recorded)
         known = (*requests, *shown, *self.further_items(entry))
@@ -365,10 +281,8 @@ class Approvals:
         BadRequest ``unknown_item``, or ``cannot_answer`` if the item cannot be answered so; Conflict ``item_over`` if
         it was answered, withdrawn or changed meanwhile. Nothing is typed, and nothing reaches a CLI, on an error.
         """
-        for agent_id, requests in self._pending.items():
-            for pending in requests.values():
-                if pending.item.item_id == wanted:
-                    return await self._answer(self._roster.agents[agent_id], pending, given)
+        if pending := self._pending.with_item(wanted):
+            return await self._answer(self._roster.agents[pending.item.agent_id], pending, given)
         for entry in self._roster.agents.values():
             if before := entry.state.answers.get(wanted):
                 raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
@@ -377,27 +291,26 @@ class Approvals:
                     return await self._answer_recorded(entry, item, given)
         for item in self.run_items():
             if item.item_id == wanted:  # no agent has a log for it: it is over for this daemon
-                _must_take(item, given.decision)
-                self._remember_end(wanted, "dismissed")
-                return _answered(item, given)
-        if wanted in self._past:
-            raise Conflict("item_over", f"item {wanted} is over: {self._past[wanted]}")
+                must_take(item, given.decision)
+                self._pending.remember(wanted, "dismissed")
+                return answer_given(item, given)
+        if why := self._pending.why_over(wanted):
+            raise Conflict("item_over", f"item {wanted} is over: {why}")
         raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
 
     def agent_of(self, wanted: str) -> AgentEntry | None:
         """The agent that the item is of; None if there is none such now."""
-        for agent_id, requests in self._pending.items():
-            if any(pending.item.item_id == wanted for pending in requests.values()):
-                return self._roster.agents[agent_id]
+        if pending := self._pending.with_item(wanted):
+            return self._roster.agents[pending.item.agent_id]
         entries = self._roster.agents.values()
         return next((e for e in entries if any(item.item_id == wanted for item in self.items(e))), None)
 
-    async def _answer(self, entry: AgentEntry, pending: _Pending, given: GivenAnswer) -> dict[str, Any]:
+    async def _answer(self, entry: AgentEntry, pending: PendingRequest, given: GivenAnswer) -> dict[str, Any]:
         item = pending.item
         if pending.answering:
             raise Conflict("item_over", f"item {item.item_id} is being answered")
-        _must_take(item, given.decision)
-        pending.channel.check(_decision_of(given.decision), given.text)
+        must_take(item, given.decision)
+        pending.channel.check(decision_for_cli(given.decision), given.text)
         if given.decision == "always" and given.by.acts_as != "human":
             raise BadRequest("cannot_answer", "only a human makes a rule")
         pending.answering = True
@@ -409,18 +322,18 @@ class Approvals:
         except BaseException:
             pending.answering = False
             raise
-        if given.decision == "release" and isinstance(pending.channel, _HookPermission):
+        if given.decision == "release" and isinstance(pending.channel, HookPermission):
             self._in_pane(entry).update(pending.channel.request.dialog_covers)
-        reached = pending.channel.decide(_decision_of(given.decision), given.text)
-        self._drop(entry, pending, f"answered: {given.decision}")
+        reached = pending.channel.decide(decision_for_cli(given.decision), given.text)
+        self._pending.end(pending, f"answered: {given.decision}")
         self._show(entry, in_pane=item if given.decision == "release" else None)
         if given.decision != "release":
             self.answered(entry)
         if not reached:
             raise Conflict("item_over", f"{entry.agent_id} has ended the request {item.item_id} meanwhile")
-        return _answered(item, given)
+        return answer_given(item, given)
 
-    async def _allowed_by_rule(self, entry: AgentEntry, pending: _Pending, rule: str) -> None:
+    async def _allowed_by_rule(self, entry: AgentEntry, pending: PendingRequest, rule: str) -> None:
         given = GivenAnswer("approve", "", Answerer("rule", acts_as="rule"), rule)
         try:
             await self._record(entry, pending, given)
@@ -428,19 +341,19 @@ class Approvals:
             # Without its record nothing is allowed: a human decides.
             log.warning("a rule did not answer", agent=entry.agent_id, **error.as_dict())
             pending.answering = False
-            self._show(entry)
+            self._release(pending, "its rule's answer could not be recorded")
             return
         pending.channel.decide("approve", "")
-        self._drop(entry, pending, "answered by a rule")
+        self._pending.end(pending, "answered by a rule")
         self._show(entry)
 
     async def _answer_recorded(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
         """Take note of an item, or press the key of a dialog that only the screen shows."""
-        _must_take(item, given.decision)
+        must_take(item, given.decision)
         if given.decision == "dismiss":
             await self._roster.commit(entry, [self._draft(entry, item, given)])
             self.changed(entry)
-            return _answered(item, given)
+            return answer_given(item, given)
         if given.by.acts_as != "human":
             raise BadRequest("cannot_answer", "a key in an agent's pane is pressed for a human alone")
         if given.text:
@@ -457,9 +370,9 @@ class Approvals:
         entry.dialog = None
         self.answered(entry)
         self._show(entry)
-        return _answered(item, given)
+        return answer_given(item, given)
 
-    async def _record(self, entry: AgentEntry, pending: _Pending, given: GivenAnswer) -> None:
+    async def _record(self, entry: AgentEntry, pending: PendingRequest, given: GivenAnswer) -> None:
         digest = hashlib.sha256(pending.asked.text.encode("utf-8", "surrogatepass")).hexdigest()
         await self._roster.commit(entry, [self._draft(entry, pending.item, given, digest)])
 
@@ -479,71 +392,47 @@ class Approvals:
 
     # -- small things -------------------------------------------------------------------------------------------
 
-    async def _until_limit(self, pending: _Pending) -> None:
+    async def _until_limit(self, pending: PendingRequest) -> None:
         if not await self._over(pending, self._roster.config().approvals_hold_s) and not pending.answering:
             self._release(pending, "nobody answered in time")
 
-    async def _until_face(self, pending: _Pending) -> None:
+    async def _until_face(self, pending: PendingRequest) -> None:
         if not await self._over(pending, RETURN_S, by_face=True) and not pending.answering:
             self._release(pending, "no face is open that can answer")
 
-    async def _over(self, pending: _Pending, seconds: float, *, by_face: bool = False) -> bool:
+    async def _over(self, pending: PendingRequest, seconds: float, *, by_face: bool = False) -> bool:
         """Wait until the request is over, or a face opens (``by_face``); False if neither happens in time."""
         clock = self._roster.clock
         entry = self._roster.agents[pending.item.agent_id]
 
         def over() -> bool | None:
-            return True if pending not in self._of(entry, None) or (by_face and self._faces) else None
+            return True if pending not in self._pending.of(entry.agent_id) or (by_face and self._faces) else None
 
-        return bool(await wait_until(over, self._moved, clock.monotonic() + seconds, clock))
+        return bool(await wait_until(over, self._pending.moved, clock.monotonic() + seconds, clock))
 
-    def _release(self, pending: _Pending, reason: str) -> None:
+    def _release(self, pending: PendingRequest, reason: str) -> None:
         entry = self._roster.agents[pending.item.agent_id]
-        self._drop(entry, pending, reason)
+        self._pending.end(pending, reason)
         covers = self._to_pane(entry, pending.channel)
         self._show(entry, in_pane=None if covers else pending.item)
 
     def _to_pane(self, entry: AgentEntry, channel: PermissionChannel) -> bool:
         """Leave a request to the CLI, which shows its dialog; True if it may also decide that by itself."""
-        covers = channel.request.dialog_covers if isinstance(channel, _HookPermission) else frozenset()
+        covers = channel.request.dialog_covers if isinstance(channel, HookPermission) else frozenset()
         self._in_pane(entry).update(covers)
         channel.decide("release", "")
         return bool(covers)
 
-    def _keep(self, entry: AgentEntry, key: str, pending: _Pending) -> None:
-        self._pending.setdefault(entry.agent_id, {})[key] = pending
-
-    def _of(self, entry: AgentEntry, key: str | None) -> list[_Pending]:
-        requests = self._pending.get(entry.agent_id, {})
-        return [pending for name, pending in requests.items() if key is None or name == key]
-
-    def _keys_of_turn(self, entry: AgentEntry) -> list[str]:
-        """The requests of the CLI's main conversation, without those of its subagents."""
-        requests = self._pending.get(entry.agent_id, {}).items()
-        return [key for key, pending in requests if not getattr(pending.channel, "subagent", "")]
-
-    def _drop(self, entry: AgentEntry, pending: _Pending, reason: str) -> None:
-        requests = self._pending.get(entry.agent_id, {})
-        for key in [key for key, other in requests.items() if other is pending]:
-            del requests[key]
-        self._remember_end(pending.item.item_id, reason)
-
     def is_over(self, item: InboxItem) -> bool:
         """Whether the item was answered or withdrawn since this daemon began."""
-        return item.item_id in self._past
-
-    def _remember_end(self, ended: str, reason: str) -> None:
-        self._past[ended] = reason
-        if len(self._past) > PAST_ITEMS:
-            del self._past[next(iter(self._past))]
-        self._moved.notify()
+        return self._pending.why_over(item.item_id) is not None
 
     def _show(self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None) -> None:
         """Record what the agent asks now (``at``, or this moment), or that it asks nothing any more.
 
         ``in_pane`` was handed to its dialog, which asks the same: its screen shows when that is over.
         """
-        waiting = next((p.item for p in self._of(entry, None) if not p.answering), in_pane)
+        waiting = next((p.item for p in self._pending.of(entry.agent_id) if not p.answering), in_pane)
         at = at or rfc3339(self._roster.clock.now())
         if waiting is None:
             entry.finding = None
@@ -561,35 +450,3 @@ class Approvals:
 
 def _block_of(kind: str) -> FindingKind:
     return "permission" if kind == "permission" else "dialog"
-
-
-def _answers(asked: Asked, *, dialog_meanwhile: bool, rules: Rules) -> tuple[ItemDecision, ...]:
-    release: tuple[ItemDecision, ...] = () if dialog_meanwhile else ("release",)
-    if asked.cut:
-        return ("deny", *release)
-    if asked.kind == "question":
-        return ("answer", "deny", *release)
-    always: tuple[ItemDecision, ...] = ("always",) if rules.can_cover(asked) else ()
-    return ("approve", *always, "deny", *release)
-
-
-def _must_take(item: InboxItem, decision: ItemDecision) -> None:
-    if decision not in item.answers:
-        can = ", ".join(item.answers) or "no answer from here: go to its pane"
-        raise BadRequest("cannot_answer", f"item {item.item_id} takes {can}; not {decision}")
-
-
-def _answered(item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
-    return {
-        "ok": True,
-        "item": item.item_id,
-        "decision": given.decision,
-        "agent_id": item.agent_id,
-        "rule": given.rule,
-    }
-
-
-def _decision_of(decision: str) -> ItemDecision:
-    """What the CLI is told: it never hears of an always, which is the daemon's."""
-    known: dict[str, ItemDecision] = {"deny": "deny", "answer": "answer", "release": "release"}
-    return known.get(decision, "approve")

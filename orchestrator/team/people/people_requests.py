@@ -13,8 +13,9 @@ from orchestrator.core.inbox_items import ItemDecision
 from orchestrator.protocol.offers import AdminMethods
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.team.people.answer_authority import AnswerAuthority
+from orchestrator.team.people.answer_words import GivenAnswer
 from orchestrator.team.people.approval_rules import ApprovalRules
-from orchestrator.team.people.approvals import Approvals, GivenAnswer
+from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
 
 TEXT_MAX = 20_000

@@ -11,8 +11,8 @@ import pytest
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.engines.permission_requests import Asked
 from orchestrator.team.people import approval_rules
+from orchestrator.team.people.answer_words import Answerer
 from orchestrator.team.people.approval_rules import ApprovalRules
-from orchestrator.team.people.approvals import Answerer
 
 AT = "2026-01-01T00:00:00.000Z"
 ME = Answerer("cli", "me")

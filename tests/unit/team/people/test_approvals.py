@@ -12,7 +12,8 @@ from orchestrator.core.screens import Screen, ScreenFinding
 from orchestrator.engines.permission_requests import Asked
 from orchestrator.engines.screen_dialogs import dialog_of
 from orchestrator.engines.table import ENGINES
-from orchestrator.team.people.approvals import Answerer, Approvals, GivenAnswer
+from orchestrator.team.people.answer_words import Answerer, GivenAnswer
+from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.roster import delivery
 from tests.support.team import Team, settle

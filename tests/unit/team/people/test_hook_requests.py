@@ -10,7 +10,8 @@ from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.core import records
 from orchestrator.engines.permission_hooks import claude_request, codex_request
 from orchestrator.engines.table import ENGINES
-from orchestrator.team.people.approvals import RETURN_S, Answerer, Approvals, GivenAnswer
+from orchestrator.team.people.answer_words import Answerer, GivenAnswer
+from orchestrator.team.people.approvals import RETURN_S, Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from tests.support.hook_channels import ROW, Line, Lot
 from tests.support.team import Team, settle

@@ -8,7 +8,8 @@ import pytest
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.core.inbox_items import InboxItem
 from orchestrator.faces.snapshot_client import merged
-from orchestrator.team.people.approvals import Answerer, Approvals, GivenAnswer
+from orchestrator.team.people.answer_words import Answerer, GivenAnswer
+from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.snapshot_feed import CAP_S, SnapshotFeed, usage_total
 from orchestrator.team.people.snapshot_rows import RowFacts
