@@ -251,10 +251,10 @@ def test_a_thousand_pages_are_served_and_the_next_is_refused_clearly(stage):
             writer.close()
 
         asyncio.run(scene())
-        server = next(pid for pid, words in stage.processes().items() if " web --port" in words)
-        status = Path(f"/proc/{server}/status").read_text()
-        peak_kb = int(status.split("VmHWM:")[1].split()[0])
-        assert peak_kb < 400 << 10, f"{peak_kb} kB"
+        servers = [pid for pid, words in stage.processes().items() if " web --port" in words]
+        texts = [Path(f"/proc/{pid}/status").read_text() for pid in servers]
+        peak_kb = max(int(text.split("VmHWM:")[1].split()[0]) for text in texts)
+        assert peak_kb < 200 << 10, f"{peak_kb} kB"
 
 
 def test_listening_for_other_machines_needs_tls_and_takes_a_code_once(stage):
