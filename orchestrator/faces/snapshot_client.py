@@ -143,4 +143,8 @@ def merged(known: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
     rows = {row["agent_id"]: row for row in known["agents"]}
     rows |= {row["agent_id"]: row for row in news["changed"]}
     kept = {name: value for name, value in news.items() if name not in ("changed", "gone", "order")}
-    return {**kept, "agents": [rows[agent_id] for agent_id in news["order"] if agent_id in rows]}
+    return {
+        "inbox": known["inbox"],
+        **kept,
+        "agents": [rows[agent_id] for agent_id in news["order"] if agent_id in rows],
+    }

@@ -6,7 +6,7 @@ built. A follower gets what has changed since the version that it knows, at most
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,7 @@ class SnapshotFeed:
         self._rows: dict[str, _KeptRow] = {}
         self._dirty: set[str] = set()
         self._gone: dict[str, int] = {}  # agent -> the version in which it went
-        self._version = 1
+        self._version = self._inbox_version = 1
         self._runs_seen: list[dict[str, Any]] = []
         self._run_items_seen: list[InboxItem] = []
         self._began = rfc3339(roster.clock.now())
@@ -169,13 +169,14 @@ class SnapshotFeed:
             )
             if kept is None or kept.content != content or kept.items != items:
                 changed = True
+                self._note_items(kept.items if kept is not None else (), items)
                 self._rows[agent_id] = _KeptRow(self._version + 1, content, items, status)
             else:
                 kept.status = status
         self._dirty.clear()
         changed = self._renew_unreadable() or changed
         for agent_id in [name for name in self._rows if not self._is_shown(name)]:
-            del self._rows[agent_id]
+            self._note_items(self._rows.pop(agent_id).items, ())
             self._gone[agent_id] = self._version + 1
             changed = True
         runs = self.runs()
@@ -183,9 +184,15 @@ class SnapshotFeed:
             self._runs_seen, changed = runs, True
         run_items = self.run_items()
         if run_items != self._run_items_seen:
+            self._note_items(self._run_items_seen, run_items)
             self._run_items_seen, changed = run_items, True
         if changed:
             self._version += 1
+
+    def _note_items(self, before: Sequence[InboxItem], now: Sequence[InboxItem]) -> None:
+        """Remember that the inbox changes with the next version: a request may be as long as a megabyte."""
+        if before != now:
+            self._inbox_version = self._version + 1
 
     def _renew_unreadable(self) -> bool:
         """The rows of agents whose files cannot be read or are not of this machine; whether one has changed."""
@@ -216,7 +223,7 @@ class SnapshotFeed:
             "changed": [row.content for row in kept.values()],
             "gone": gone,
             "order": [str(row["agent_id"]) for row in in_order(self._contents())],
-            "inbox": self._inbox(),
+            **({"inbox": self._inbox()} if self._inbox_version > version else {}),
             "runs": self._runs_seen,
         }
 

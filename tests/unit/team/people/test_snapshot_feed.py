@@ -121,6 +121,23 @@ async def test_a_change_that_no_record_shows_is_noticed_soon(watched):
     assert [row["status"] for row in (await task)["changed"]] == ["unknown"]
 
 
+async def test_the_inbox_is_sent_only_when_it_has_changed(watched):
+    """A request of a megabyte must not go to every face with every change of another agent."""
+    entry = await watched.team.agent("a1")
+    watched.extra = {"a1": (InboxItem("00000001", "permission", "a1", "asks", "2026", asked="x" * 1000),)}
+    known = watched.feed.whole()
+    await delivery.enqueue(watched.team.roster, "a1", task_id="t1", payload="x", req="m:1")
+    news = await watched.feed.since(known["version"], "b1", 0.0, watched.face(conn="c1"))
+    assert len(news["changed"]) == 1
+    assert "inbox" not in news
+    assert merged(known, news)["inbox"] == known["inbox"]
+    watched.extra = {}
+    watched.feed.touch(entry)
+    face = watched.face(conn="c2")
+    face.last = -1.0
+    assert (await watched.feed.since(news["version"], "b1", 0.0, face))["inbox"] == []
+
+
 async def test_an_unknown_version_or_another_daemon_gets_the_whole(watched):
     await watched.team.agent("a1")
     face = watched.face()
