@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.facts import Facts
 from orchestrator.core.glyphs import outcome_sign
+from orchestrator.faces.row_words import state_of
 from orchestrator.faces.status_lines import SAYS_NOTHING, totals_text
 
 QUEUED_SHOWN = 5
@@ -41,8 +42,9 @@ def _facts(root: Path, source: Facts, agent_id: str) -> tuple[dict[str, Any], di
 def _lines(root: Path, meta: dict[str, Any], files: dict[str, str], step: str) -> list[str]:
     now, plain = datetime.now(UTC), not output.utf8()
     since = f" for {output.age(meta.get('since'), now)}" if meta.get("since") else ""
+    state = state_of({**meta, "waits_for": meta.get("blocked")}, ascii_only=plain)
     rows = [
-        ("", f"{output.status_word(meta['status'])}{since}: {meta['agent_id']}"),
+        ("", f"{state.sign} {state.word}{since}: {meta['agent_id']}"),
         ("why", "" if meta["status"] in SAYS_NOTHING else str(meta.get("reason") or "")),
         ("task", _running(meta)),
         ("queue", _queue(meta)),

@@ -25,7 +25,7 @@ class Reader:
         self.after = {
             "orchestrator up": self._three_panes,
             "orchestrator task add coder": self._asks,
-            "orchestrator status coder": lambda text: holds(text, "blocked", shop.COMMIT, "transcript: /", "orchestrator attach coder"),
+            "orchestrator status coder": lambda text: holds(text, "◐ asks", shop.COMMIT, "transcript: /", "orchestrator attach coder"),
             "orchestrator attach coder": self._answers,
             "orchestrator task show": lambda text: holds(text, "✓ result", "total() gives 10 percent from 100 on."),
             "orchestrator diff coder": lambda text: holds(text, "+    return amount * 0.9", "+        self.assertEqual(total([60, 40]), 90)"),
@@ -88,7 +88,7 @@ class Reader:
             lambda: next((row.get("reason") for row in self._status() if row["status"] == "blocked"), None)
         )
         assert shop.COMMIT in reason
-        holds(self.desk.run("orchestrator status"), "◐ blocked", "asks to use Bash: git")
+        holds(self.desk.run("orchestrator status"), "◐ asks", "asks to use Bash: git")
 
     def _status(self) -> list[dict[str, object]]:
         done = self.desk.world.run("orchestrator", "agent", "list", "--json", cwd=self.shop)

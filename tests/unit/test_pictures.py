@@ -55,7 +55,7 @@ def test_it_names_no_host_and_no_path_of_a_machine(name):
 @pytest.mark.parametrize("size", SIZES)
 def test_a_status_shows_each_kind_of_agent_on_one_line(size):
     lines = [line for line in shown(f"screens/status-{size}.txt") if line[:1] in set("◐●○◌")]
-    assert sorted(line.split()[1] for line in lines) == sorted(["blocked", *["busy"] * 3, *["idle"] * 3, "parked"])
+    assert sorted(line.split()[1] for line in lines) == sorted(["asks", *["busy"] * 3, *["idle"] * 3, "parked"])
     assert any("✕ make integration-tests" in line for line in lines)
     assert max(map(len, lines)) <= int(size.partition("x")[0])
 
@@ -63,5 +63,5 @@ def test_a_status_shows_each_kind_of_agent_on_one_line(size):
 def test_the_recording_and_the_picture_show_the_question_and_the_recording_its_end():
     for name in ("pictures/window.svg", "pictures/recording.svg"):
         assert any("Do you want to proceed?" in line for line in shown(name))
-        assert any("◐ blocked" in line for line in shown(name))
+        assert any("◐ asks" in line for line in shown(name))
     assert any("merged 1 commit of orchestrator/coder" in line for line in shown("pictures/recording.svg"))
