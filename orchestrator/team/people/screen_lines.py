@@ -9,11 +9,10 @@ from collections.abc import Callable
 
 import structlog
 
-from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import Rounds, Timer, call_off
 from orchestrator.base.secret_masks import one_line
 from orchestrator.core.screens import LINE_MAX, readable
 from orchestrator.team.panes.team_panes import TeamPanes
+from orchestrator.team.people.watched_rounds import WatchedRounds
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 
@@ -31,31 +30,21 @@ class ScreenLines:
         self.changed: Callable[[AgentEntry], None] = lambda _entry: None
         self._lines: dict[str, tuple[str, str]] = {}  # agent -> as it stands there, as it is shown
         self._still: dict[str, int] = {}  # agents that are parked and were looked at since -> calls by then
-        self._watched = False
-        self._due: Timer | None = None
-        self._rounds = Rounds(roster.clock, EVERY_S)
-        self._tasks = BackgroundTasks()
+        self._rounds = WatchedRounds(roster.clock, EVERY_S, self._tick)
 
     async def close(self) -> None:
         """Stop looking."""
-        self.watched(False)
-        await call_off(self._tasks)
+        await self._rounds.close()
 
     def watched(self, is_open: bool) -> None:
         """Whether a face is open."""
-        self._watched = is_open
-        if not is_open and self._due is not None:
-            self._due.cancel()
-            self._due = None
-        elif is_open and self._due is None:
-            self._tick()
+        self._rounds.watched(is_open)
 
     def line_of(self, entry: AgentEntry) -> str:
         """The last line with text on its screen, masked; empty if it was not seen or its pane is gone."""
         return self._lines[entry.agent_id][1] if entry.pane_id and entry.agent_id in self._lines else ""
 
     def _tick(self) -> None:
-        self._due = self._rounds.begin(self._tick) if self._watched else None
         for kept in (self._lines, self._still):
             for agent_id in kept.keys() - self._roster.agents.keys():
                 del kept[agent_id]
@@ -63,8 +52,8 @@ class ScreenLines:
         for entry in self._roster.agents.values():
             if entry.live and entry.pane_id is not None and not self._stands_still(entry):
                 by_run.setdefault(entry.run_id, []).append(entry)
-        if by_run and not list(self._tasks):
-            self._tasks.start(self._look(by_run))
+        if by_run and not list(self._rounds.tasks):
+            self._rounds.tasks.start(self._look(by_run))
 
     def _stands_still(self, entry: AgentEntry) -> bool:
         return entry.turn == "parked" and self._still.get(entry.agent_id) == entry.calls

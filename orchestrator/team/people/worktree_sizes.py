@@ -15,11 +15,11 @@ from typing import Any
 
 import structlog
 
-from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.secret_masks import one_line
 from orchestrator.core.inbox_items import InboxItem, item_id, of_agent
+from orchestrator.team.people.watched_rounds import WatchedRounds
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.worktrees import git, inspection
@@ -51,25 +51,16 @@ class WorktreeSizes:
         self._roster = roster
         self.changed: Callable[[AgentEntry], None] = lambda _entry: None
         self._sizes: dict[str, _WorktreeSize] = {}
-        self._watched = False
-        self._due: Timer | None = None
-        self._rounds = Rounds(roster.clock, EVERY_S)
+        self._rounds = WatchedRounds(roster.clock, EVERY_S, self._tick)
         self._lookers = asyncio.Semaphore(LOOKERS)
-        self._tasks = BackgroundTasks()
 
     async def close(self) -> None:
         """Stop looking."""
-        self.watched(False)
-        await call_off(self._tasks)
+        await self._rounds.close()
 
     def watched(self, is_open: bool) -> None:
         """Whether a face is open."""
-        self._watched = is_open
-        if not is_open and self._due is not None:
-            self._due.cancel()
-            self._due = None
-        elif is_open and self._due is None:
-            self._tick()
+        self._rounds.watched(is_open)
 
     def size_of(self, entry: AgentEntry) -> dict[str, int] | None:
         """``{files, added, removed}`` against the commit at which its branch began; None without a worktree."""
@@ -97,13 +88,12 @@ class WorktreeSizes:
     # -- looking ------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        self._due = self._rounds.begin(self._tick) if self._watched else None
         gone = self._sizes.keys() - self._roster.agents.keys()
         for agent_id in gone:
             del self._sizes[agent_id]
         entries = [e for e in self._roster.agents.values() if e.live and "worktree" in e.state.spec]
-        if entries and not list(self._tasks):
-            self._tasks.start(self._look(entries))
+        if entries and not list(self._rounds.tasks):
+            self._rounds.tasks.start(self._look(entries))
 
     async def _look(self, entries: list[AgentEntry]) -> None:
         try:
@@ -116,7 +106,7 @@ class WorktreeSizes:
 
     async def _look_at(self, entry: AgentEntry, mark: tuple[Any, ...]) -> None:
         async with self._lookers:
-            if not self._watched:
+            if not self._rounds.is_open:
                 return
             look, conflicts = await asyncio.to_thread(_seen, self._roster.root, entry.agent_id)
         seen = self._of(entry)

@@ -33,7 +33,7 @@ class Sizes:
         return entry, tree
 
     async def idle(self):
-        while running := list(self.sizes._tasks):
+        while running := list(self.sizes._rounds.tasks):
             await asyncio.wait(running)
         await settle()
 

@@ -1,0 +1,40 @@
+"""Rounds of looking that are made only while a face is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orchestrator.base.background_tasks import BackgroundTasks
+from orchestrator.base.clock import Clock, Rounds, Timer, call_off
+
+
+class WatchedRounds:
+    """Calls ``look`` at once when a face opens, and then every ``every_s`` until the last one closes.
+
+    ``tasks`` are what looks have started; `close` ends them.
+    """
+
+    def __init__(self, clock: Clock, every_s: float, look: Callable[[], None]) -> None:
+        self._look = look
+        self._rounds = Rounds(clock, every_s)
+        self._due: Timer | None = None
+        self.is_open = False
+        self.tasks = BackgroundTasks()
+
+    def watched(self, is_open: bool) -> None:
+        """Whether a face is open."""
+        self.is_open = is_open
+        if not is_open and self._due is not None:
+            self._due.cancel()
+            self._due = None
+        elif is_open and self._due is None:
+            self._tick()
+
+    async def close(self) -> None:
+        """Stop looking."""
+        self.watched(False)
+        await call_off(self.tasks)
+
+    def _tick(self) -> None:
+        self._due = self._rounds.begin(self._tick) if self.is_open else None
+        self._look()
