@@ -137,7 +137,7 @@ def test_a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call(place):
     (row,) = here.boss.tool("agent_list", {"scope": "all"})["agents"]
     assert (row["status"], row["reason"]) == ("blocked", meta["reason"])
     shown = here.stage.cli("status").stdout
-    assert "blocked" in shown and meta["reason"] in shown
+    assert "◐ trust" in shown and meta["reason"] in shown
     until(lambda: f"blocked: {meta['reason']}" in here.border())
     told = until(lambda: [e for e in here.broadcast() if e["type"] == "blocked"])
     assert (told[0]["kind"], told[0]["reason"]) == ("trust", meta["reason"])

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "claude mcp add orchestrator -- orchestrator mcp --toolsets team,squad": "tests/e2e/test_setup.py",
     "orchestrator doctor --live codex": "tests/e2e/test_doctor.py",
     "orchestrator demo --keep": "tests/acceptance/test_install.py",
+    "orchestrator web": "tests/e2e/test_web.py",  # its fixed port may be taken
     **dict.fromkeys(
         [
             "orchestrator approve 3f2a91bc",
@@ -90,6 +91,7 @@ STORIES = {
         orchestrator status builder
         orchestrator status --watch
         orchestrator top
+        orchestrator web --read-only --port 0
         orchestrator task add reviewer "Review src/login.py" --attach notes.md
         orchestrator task add reviewer --file task.md --title 'Review the login'
         orchestrator task add tester "echo 3 passed" --wait
