@@ -166,7 +166,7 @@ def test_the_other_clis_are_answered_from_the_page_too(make_world, kind):
         page.get_by_text("Nothing waits for you.").wait_for()
         for number, decision in enumerate(("Approve", "Deny")):
             agent.give(f"t{number}", calls=[call(f"touch {root}/{decision}")], tell=True)
-            item = page.locator("article", has_text=decision)
+            item = page.locator("article", has_text=f"touch {root}/{decision}")
             item.get_by_role("button", name=decision, exact=True).click(timeout=START_S * 1000)
             page.get_by_role("dialog").get_by_role("button", name=decision, exact=True).click()
             agent.end(f"t{number}")
