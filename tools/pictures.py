@@ -1,7 +1,8 @@
 """Makes the pictures and the screens of the documentation: `make pictures`. It needs what `make e2e` needs.
 
 docs/pictures/window.svg and recording.svg are the team of docs/tutorial.md at work: a real Claude Code against a
-scripted model, in a private tmux server that a second one shows, borders included. docs/screens/ has screens as text:
+scripted model, in a private tmux server that a second one shows, borders included. docs/pictures/top.svg
+and top.cast show `orchestrator top`. docs/screens/ has screens as text:
 `status` and a window of eight agents at three sizes, and an agent that asks for a permission.
 """
 
@@ -32,6 +33,20 @@ WIDTH, HEIGHT = 120, 40
 SIZES = ((80, 24), (120, 40), (220, 60))
 LASTS_S = 20.0
 PAUSE_S = 1.2  # the longest time for which the recording stands still
+READ_S = 3.0  # the same in the recording of top, whose screens are read
+TOP_SIZE = (110, 32)
+TOP_KEYS = (
+    ("g", "^─ coder ─", 1.5),
+    ("a", "Enter: approve", 3.0),
+    ("Enter", "approved", 2.0),
+    ("5", r"\[diff\]", 2.5),
+    ("T", "h/l move", 3.0),
+    ("Escape", r"\[diff\]", 0.6),
+    ("?", "keys", 1.5),
+    ("Escape", r"\[diff\]", 0.6),
+    ("q", r"\$$", 0.6),
+)
+"""What is pressed in the recording of top, what is shown then, and how long it stands."""
 MODEL = "claude-sonnet-4-6"  # the name that the CLI shows; the model itself is scripted
 
 EIGHT = """\
@@ -144,12 +159,12 @@ class Camera:
             if not self._frames or self._frames[-1][1] != text:
                 self._frames.append((time.monotonic(), text))
 
-    def frames(self) -> list[Frame]:
-        """What was seen, with pauses cut, and in the time of the recording."""
+    def frames(self, pause_s: float = PAUSE_S) -> list[Frame]:
+        """What was seen, with pauses cut to ``pause_s``, and in the time of the recording."""
         at, out = 0.0, []
         for number, (moment, text) in enumerate(self._frames):
             if number:
-                at += min(moment - self._frames[number - 1][0], PAUSE_S)
+                at += min(moment - self._frames[number - 1][0], pause_s)
             out.append((at, text))
         scale = (LASTS_S - 2.0) / max(at, 1.0)  # the last screen stays for two seconds
         return [Frame(round(at * min(scale, 1.0), 2), text) for at, text in out]
@@ -223,6 +238,45 @@ def recorded() -> None:
     print(f"{len(frames)} frames")
 
 
+def topped() -> None:
+    """`orchestrator top` in twenty seconds: the team, an answer, a change, the timeline."""
+    with begun(*TOP_SIZE, EIGHT) as desk:
+        desk.ends("orchestrator up")
+        for agent, words in TASKS[1:]:
+            desk.run(f'orchestrator task add {agent} "{words}"')
+        desk.press("C-b", "z")
+        desk.run("clear")
+        with Camera(desk) as camera:
+            desk.type("orchestrator top")
+            time.sleep(0.8)
+            desk.press("Enter")
+            desk.shows("8 agents")
+            place = desk.world.home / "shop"
+            desk.world.run("orchestrator", "task", "add", *TASKS[0], cwd=place)
+            until(lambda: statuses(desk)["coder"] == "blocked", START_S)
+            desk.shows("asks")
+            time.sleep(1.5)
+            for key, text, pause_s in TOP_KEYS:
+                desk.press(key)
+                desk.shows(text)
+                time.sleep(pause_s)
+        frames = camera.frames(READ_S)
+    PICTURES.mkdir(exist_ok=True)
+    title = "Twenty seconds of top: an agent asks, is approved, its change is shown, then the timeline"
+    (PICTURES / "top.svg").write_text(recording(frames, *TOP_SIZE, title, LASTS_S))
+    (PICTURES / "top.cast").write_text(asciinema(frames, *TOP_SIZE, title))
+    print(f"{len(frames)} frames")
+
+
+def asciinema(frames: list[Frame], width: int, height: int, title: str) -> str:
+    """The recording in the form of asciinema, version 2: a header, then each screen as what a terminal gets."""
+    lines = [json.dumps({"version": 2, "width": width, "height": height, "title": title})]
+    for frame in frames:
+        screen = frame.text.rstrip("\n").replace("\n", "\x1b[0m\r\n")
+        lines.append(json.dumps([frame.at_s, "o", f"\x1b[0m\x1b[H\x1b[2J{screen}\x1b[0m"], ensure_ascii=False))
+    return "\n".join(lines) + "\n"
+
+
 def photographed(width: int, height: int) -> None:
     """Eight agents, one of each kind of status, at one size."""
     with begun(width, height, EIGHT) as desk:
@@ -270,9 +324,11 @@ def write(name: str, text: str) -> None:
 
 
 def main(names: list[str]) -> None:
-    """All of it, or what is named: ``recording``, or sizes such as ``80x24``."""
+    """All of it, or what is named: ``recording``, ``top``, or sizes such as ``80x24``."""
     if not names or "recording" in names:
         recorded()
+    if not names or "top" in names:
+        topped()
     for width, height in SIZES:
         if not names or f"{width}x{height}" in names:
             photographed(width, height)

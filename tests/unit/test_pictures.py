@@ -1,5 +1,6 @@
 """The pictures and screens that `make pictures` writes: there, linked, well-formed, and of no machine."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 
@@ -14,9 +15,11 @@ MADE = {
     "screens/blocked.txt": 20_000,
     "pictures/window.svg": 60_000,
     "pictures/recording.svg": 400_000,
+    "pictures/top.svg": 300_000,
+    "pictures/top.cast": 300_000,
 }
 """Each file, and the bytes that it may have."""
-OF_A_MACHINE = re.compile(r"https?://|(?<![\w~])/(?:home|root|tmp|usr|var|work|mnt|Users)\b|@|localhost|op-\w{8}")
+OF_A_MACHINE = re.compile(r"https?://|(?<![\w~])/(?:home|root|tmp|usr|var|work|mnt|Users)\b|\w@\w|localhost|op-\w{8}")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -36,6 +39,8 @@ def test_nothing_else_is_there():
 def shown(name):
     """The texts of a picture, or the lines of a screen."""
     text = (docs.ROOT / "docs" / name).read_text("utf-8")
+    if name.endswith(".cast"):
+        return [piece for line in text.splitlines()[1:] for piece in json.loads(line)[2].split("\r\n")]
     if not name.endswith(".svg"):
         return text.split("\n")
     root = ET.fromstring(text)
@@ -58,6 +63,12 @@ def test_a_status_shows_each_kind_of_agent_on_one_line(size):
     assert sorted(line.split()[1] for line in lines) == sorted(["asks", *["busy"] * 3, *["idle"] * 3, "parked"])
     assert any("✕ make integration-tests" in line for line in lines)
     assert max(map(len, lines)) <= int(size.partition("x")[0])
+
+
+def test_the_recording_of_top_shows_a_question_its_answer_and_the_timeline():
+    for name in ("pictures/top.svg", "pictures/top.cast"):
+        texts = "\n".join(shown(name))
+        assert all(text in texts for text in ("asks", "Enter: approve", "approved", "h/l move")), name
 
 
 def test_the_recording_and_the_picture_show_the_question_and_the_recording_its_end():
