@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.faces.changed_files import guessed_changes
 from orchestrator.faces.output_files import end_of, newest_output
 from orchestrator.faces.payload_text import block
 from orchestrator.faces.task_lines import task_lines
@@ -18,7 +18,6 @@ from orchestrator.faces.top.top_face import PeopleRequester
 LOG_LINES = 5000
 MOST_LINES = 20_000
 """Lines of one tab; the rest is named and not drawn."""
-MOST_FILES = 500
 LINE_MOST = 20_000
 RUNS_COMMANDS = "shell"
 _DIFF_STYLE = {"+": "green", "-": "red", "@": "cyan"}
@@ -110,28 +109,9 @@ class TabReader:
         return lines if change.text or change.untracked else [[("it has changed nothing", "dim")]]
 
     def _guessed(self, row: dict[str, Any]) -> list[TabLine]:
-        """Files of the project that changed since the task was delivered: the agent has no worktree of its own."""
-        task_id = row.get("running_task_id") or (row.get("last_task") or {}).get("task_id")
-        if not task_id:
-            return [[("it has no worktree and has had no task", "dim")]]
-        since = self._history(row, str(task_id)).get("delivered_at")
-        head = (
-            "It has no worktree, so this is a guess: files of the project that changed since its task was delivered."
-        )
-        try:
-            names = changed_since(self._root, str(since)) if since else []
-        except OrchestratorError as error:
-            if error.code != "git_failed":
-                raise
-            return [
-                [
-                    (
-                        "It has no worktree, and git knows nothing of the project: what it changed is not known.",
-                        "yellow",
-                    )
-                ]
-            ]
-        return [[(head, "yellow")], *names] if names else [[(head, "yellow")], [("none", "dim")]]
+        guess = guessed_changes(self._root, row)
+        head: list[TabLine] = [[(guess.says, "yellow")]]
+        return [*head, [("none", "dim")]] if guess.files == [] else [*head, *(guess.files or [])]
 
     def _records(self, row: dict[str, Any]) -> list[TabLine]:
         from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads pydantic)
@@ -151,19 +131,3 @@ class TabReader:
 
 def _bounded(line: str) -> str:
     return line if len(line) <= LINE_MOST else f"{line[:LINE_MOST]}… {len(line) - LINE_MOST} more characters"
-
-
-def changed_since(root: Path, at: str) -> list[str]:
-    """Files that git would commit and that were written after the instant; ends with … if there are more."""
-    from orchestrator.team.worktrees import git  # noqa: PLC0415  (not every face asks git)
-
-    then = datetime.fromisoformat(at).timestamp()
-    answer = git.ask(root, "ls-files", "-z", "--modified", "--others", "--exclude-standard")
-    out = []
-    for name in git.names(answer):
-        with contextlib.suppress(OSError, ValueError):
-            if not name.startswith(".agents/") and (root / name).lstat().st_mtime > then:
-                out.append(git.shown(name))
-        if len(out) > MOST_FILES:
-            return [*out[:MOST_FILES], "…"]
-    return out

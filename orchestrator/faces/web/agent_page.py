@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.secret_masks import masked
+from orchestrator.faces.changed_files import guessed_changes
 from orchestrator.faces.output_files import end_of, newest_output
 from orchestrator.faces.payload_text import block
 from orchestrator.faces.row_words import diff_text, outcome_texts
@@ -157,8 +158,13 @@ def _log(root: Path, request: PageRequest, row: dict[str, Any], calls: AgentCall
     return joined((element("p", field, " ", says, class_="find"), text_box("\n".join(matches), "log")))
 
 
-def _diff(root: Path, request: PageRequest, _row: dict[str, Any], _calls: AgentCalls) -> Markup:
-    change = changes.diff(root, request.agent)
+def _diff(root: Path, request: PageRequest, row: dict[str, Any], _calls: AgentCalls) -> Markup:
+    try:
+        change = changes.diff(root, request.agent)
+    except BadRequest as error:
+        if error.code != "no_worktree":
+            raise
+        return _guessed(root, row)
     text = masked(change.text.decode("utf-8", "replace")[: SHOWN_CHARS + SLACK])[:SHOWN_CHARS]
     lines = [element("span", f"{line.expandtabs(8)}\n", class_=_diff_class(line)) for line in text.split("\n")]
     untracked = [element("li", name_of(name)) for name in change.untracked]
@@ -168,6 +174,13 @@ def _diff(root: Path, request: PageRequest, _row: dict[str, Any], _calls: AgentC
         element("p", "The diff is longer than this.") if change.cut or len(text) == SHOWN_CHARS else None,
         joined((element("h2", "New files that git does not know"), element("ul", *untracked))) if untracked else None,
     ))  # fmt: skip
+
+
+def _guessed(root: Path, row: dict[str, Any]) -> Markup:
+    guess = guessed_changes(root, row)
+    files = element("ul", *(element("li", name_of(name)) for name in guess.files)) if guess.files else None
+    none = element("p", "None.") if guess.files == [] else None
+    return joined((element("p", guess.says), files, none))
 
 
 def _diff_class(line: str) -> str | None:

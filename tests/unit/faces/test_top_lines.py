@@ -11,7 +11,7 @@ from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.timeline import Bar, Lane, Timeline, Wait
 from orchestrator.faces.top.item_texts import given_text, item_for, item_lines, why_not
 from orchestrator.faces.top.line_view import _broken
-from orchestrator.faces.top.tab_texts import LINE_MOST, MOST_LINES, TabReader, changed_since
+from orchestrator.faces.top.tab_texts import LINE_MOST, MOST_LINES, TabReader
 from orchestrator.faces.top.timeline_drawing import (
     TimeWindow,
     axis_line,
@@ -20,7 +20,6 @@ from orchestrator.faces.top.timeline_drawing import (
     name_width,
     whole_of,
 )
-from orchestrator.team.worktrees import git
 from tests.support.top_team import Requests, agent, busy, item
 
 
@@ -70,15 +69,6 @@ def test_the_end_of_the_screen_is_shown_without_empty_lines(tmp_path):
     requests = Requests()
     requests.lines = ["a", "", "b", "  ", ""]
     assert TabReader(tmp_path, requests).read("screen", agent("a")) == ["a", "", "b"]
-
-
-def test_files_that_changed_since_an_instant_are_named(tmp_path):
-    git.ask(tmp_path, "init", "-q")
-    (tmp_path / "new.txt").write_text("x")
-    (tmp_path / ".agents").mkdir()
-    (tmp_path / ".agents" / "ours").write_text("x")
-    assert changed_since(tmp_path, "2020-01-01T00:00:00.000Z") == ["new.txt"]
-    assert changed_since(tmp_path, "2999-01-01T00:00:00.000Z") == []
 
 
 # -- items ------------------------------------------------------------------------------------------------------------
