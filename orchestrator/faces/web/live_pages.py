@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from orchestrator.base.clock import Clock, Signal, elapse, wait_until
 from orchestrator.base.errors import NotReady, OrchestratorError
+from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.html_elements import NOTHING
 from orchestrator.faces.web.page_content import PageContent, PageRequest, event
 from orchestrator.faces.web.page_parts import WAITING, failure_page
@@ -51,8 +52,8 @@ class _KeptPage:
 class LivePages:
     """The pages of one server. `follow` runs until the server ends."""
 
-    def __init__(self, snapshots: FollowedSnapshot, source: PageSource, clock: Clock) -> None:
-        self._snapshots, self._source, self._clock = snapshots, source, clock
+    def __init__(self, snapshots: FollowedSnapshot, source: PageSource, clock: Clock, bugs: BugLines) -> None:
+        self._snapshots, self._source, self._clock, self._bugs = snapshots, source, clock, bugs
         self._moved = Signal()
         self._number = 0
         self._pages: OrderedDict[PageRequest, _KeptPage] = OrderedDict()
@@ -128,6 +129,8 @@ class LivePages:
             return await asyncio.to_thread(self._source.content, request, snapshot)
         except OrchestratorError as error:
             return failure_page(snapshot, error)
+        except Exception as error:  # noqa: BLE001  (a page with a bug says so, and the others go on)
+            return failure_page(snapshot, self._bugs.note(error))
 
     def _page(self, request: PageRequest) -> _KeptPage:
         page = self._pages.pop(request, None) or _KeptPage()

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
 from orchestrator.faces.web.access_tokens import AccessTokens
+from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.local_peers import WebPeer
 from orchestrator.faces.web.rate_limits import RateLimit
 from orchestrator.faces.web.site_address import SiteAddress
@@ -71,9 +72,16 @@ class RequestGuard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, site: SiteAddress, tokens: AccessTokens, judge: Judge, public: Callable[[str], bool]
+        self,
+        app: ASGIApp,
+        *,
+        site: SiteAddress,
+        tokens: AccessTokens,
+        judge: Judge,
+        public: Callable[[str], bool],
+        bugs: BugLines,
     ) -> None:
-        self._app = app
+        self._app, self._bugs = app, bugs
         self._site, self._tokens, self._judge, self._public = site, tokens, judge, public
         self._requests = RateLimit(rate=100.0, burst=1500.0)  # a token, or all without one
         self._failures = RateLimit(rate=0.5, burst=20.0)
@@ -81,14 +89,19 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        answered = _with_headers(send)
+        answer = _Answer(send)
         try:
-            await self._check(scope)
-            body = await _body_of(scope, receive)
-        except OrchestratorError as error:
-            await refuse(answered, error)
-            return
-        await self._app(scope, _again(body, receive), answered)
+            try:
+                await self._check(scope)
+                body = await _body_of(scope, receive)
+            except OrchestratorError as error:
+                await refuse(answer, error)
+                return
+            await self._app(scope, _again(body, receive), answer)
+        except Exception as error:  # noqa: BLE001  (the last line of defence: the server closes what was begun)
+            noted = self._bugs.note(error)
+            if not answer.begun:
+                await refuse(answer, noted, 500)
 
     async def _check(self, scope: Scope) -> None:
         headers = _Headers(scope)
@@ -199,12 +212,17 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
+class _Answer:
+    """The answer to a request, with the headers of every answer. ``begun``: its status has been sent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.begun = True
             own = {name for name, _ in HEADERS}
             kept = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
             message = {**message, "headers": [*kept, *HEADERS]}
-        await send(message)
-
-    return sending
+        await self._send(message)

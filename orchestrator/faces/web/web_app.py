@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import mimetypes
 import time
@@ -19,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.faces.web.access_tokens import AccessTokens
+from orchestrator.faces.web.bug_lines import BugLines, bug
 from orchestrator.faces.web.html_elements import Markup, element
 from orchestrator.faces.web.live_pages import LivePages, access_message
 from orchestrator.faces.web.page_content import page_request
@@ -37,7 +39,7 @@ SendAnswer = Callable[[str, str, str], dict[str, Any]]
 
 
 class Site(NamedTuple):
-    """What the application serves: the project, its pages, who may come in, and how an answer is sent."""
+    """What the application serves: the project, its pages, who may come in, how an answer is sent, and its bugs."""
 
     root: Path
     pages: LivePages
@@ -45,6 +47,7 @@ class Site(NamedTuple):
     answer: SendAnswer
     address: SiteAddress
     judge: Judge
+    bugs: BugLines
 
 
 def web_app(site: Site) -> RequestGuard:
@@ -58,9 +61,11 @@ def web_app(site: Site) -> RequestGuard:
         Route("/answer", _answering(site), methods=["POST"]),
         Route("/code", _exchanging(site.tokens), methods=["POST"]),
     ]
-    app = Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing})
+    app = Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing, 500: _failed})
     app.router.redirect_slashes = False  # a path is a page as it stands, or none
-    return RequestGuard(app, site=site.address, tokens=site.tokens, judge=site.judge, public=_is_public)
+    return RequestGuard(
+        app, site=site.address, tokens=site.tokens, judge=site.judge, public=_is_public, bugs=site.bugs
+    )
 
 
 def _is_public(path: str) -> bool:
@@ -114,6 +119,11 @@ async def _nothing(_request: Request, _error: Exception) -> Response:
     return JSONResponse({"error": BadRequest("web_refused", "there is no such page").as_dict()}, 404)
 
 
+async def _failed(_request: Request, _error: Exception) -> Response:
+    # Starlette raises the error again after this answer, and the guard notes it.
+    return JSONResponse({"error": bug().as_dict()}, 500)
+
+
 # -- data -----------------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +153,9 @@ class _PageStream:
             following = asyncio.create_task(self._follow(messages, send))
             await asyncio.wait((gone, following), return_when=asyncio.FIRST_COMPLETED)
             following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            (ended,) = await asyncio.gather(following, return_exceptions=True)
+            if isinstance(ended, Exception) and not isinstance(ended, TimeoutError):  # else it is slow, and dropped
+                raise ended
         finally:
             gone.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -182,13 +194,13 @@ class _Download:
             (b"content-type", b"application/octet-stream"),
             (b"content-disposition", f"attachment; filename*=UTF-8''{name}".encode()),
         ]
-        with file:
+        with file, contextlib.suppress(TimeoutError):  # who is too slow is dropped
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             left = size if scope["method"] == "GET" else 0
             while left > 0 and (data := await asyncio.to_thread(file.read, min(CHUNK, left))):
                 left -= len(data)
                 await _give(send, data)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _answering(site: Site) -> Callable[[Request], Any]:

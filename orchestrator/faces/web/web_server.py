@@ -20,6 +20,7 @@ from orchestrator.edge.project_location import Project
 from orchestrator.faces.snapshot_client import SnapshotClient
 from orchestrator.faces.web.access_tokens import AccessTokens
 from orchestrator.faces.web.bounded_http import BoundedHttp
+from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.live_pages import MOST_STREAMS, LivePages
 from orchestrator.faces.web.local_peers import LocalPeers, WebPeer
 from orchestrator.faces.web.site_address import SiteAddress, site_address
@@ -72,13 +73,14 @@ class WebServer:
                 calls.close()
 
     async def _serve(self, snapshots: SnapshotClient, calls: DaemonCalls, ready: Callable[[], None]) -> None:
-        pages = LivePages(snapshots, SitePages(self.place.root, calls), SystemClock())
+        bugs = BugLines()
+        pages = LivePages(snapshots, SitePages(self.place.root, calls), SystemClock(), bugs)
         peers = LocalPeers(behind_proxy=self.behind_proxy)
 
         async def judge(client: Any, server: Any) -> WebPeer:
             return await asyncio.to_thread(peers.judge, client, server)
 
-        site = Site(self.place.root, pages, self.tokens, calls.answer, self.address, judge)
+        site = Site(self.place.root, pages, self.tokens, calls.answer, self.address, judge, bugs)
         server = _Server(self._config(web_app(site)), pages.end)
         following = asyncio.create_task(pages.follow())
         ready()

@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.faces.web.access_tokens import AccessTokens
+from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.html_elements import Markup
 from orchestrator.faces.web.live_pages import LivePages
 from orchestrator.faces.web.local_peers import WebPeer
@@ -44,17 +45,23 @@ class World:
         self.read, self.approve = self.tokens.issue("read"), self.tokens.issue("approve")
         self.answered = []
         self.peer = WebPeer("all")
-        self.pages = LivePages(Snapshots(), Source(), SystemClock())
+        self.lines = []
+        bugs = BugLines(self.lines.append)
+        self.pages = LivePages(Snapshots(), Source(), SystemClock(), bugs)
         self.root = root
 
         async def judge(client, server):
+            if self.peer is None:
+                raise ZeroDivisionError(SECRET)
             return self.peer
 
         address = site_address("127.0.0.1", 8750, scheme="http")
-        self.app = web_app(Site(root, self.pages, self.tokens, self.answer, address, judge))
+        self.app = web_app(Site(root, self.pages, self.tokens, self.answer, address, judge, bugs))
 
     def answer(self, item, decision, text):
         self.answered.append((item, decision, text))
+        if item == "bug":
+            raise ZeroDivisionError(SECRET)
         if item == "old":
             raise Conflict("item_over", "over")
         return {"ok": True}
@@ -245,6 +252,31 @@ def test_a_code_is_exchanged_for_a_token_once(world):
 @pytest.mark.parametrize("query", ["view=nothing", "view=agent&tab=nothing", "view=agent&agent=" + "x" * 501])
 def test_a_page_that_does_not_exist_is_refused(world, query):
     assert code(world.client(world.read).get(f"/events?{query}")) == "bad_argument"
+
+
+def test_a_bug_leaves_a_line_and_an_error_without_its_words(world):
+    response = world.client(world.approve).post("/answer", json=ANSWER | {"item": "bug"})
+    assert (response.status_code, code(response)) == (500, "internal")
+    assert SECRET not in response.text and "Traceback" not in response.text
+    assert "content-security-policy" in response.headers
+    world.peer = None
+    response = world.client(world.approve).get("/")
+    assert (response.status_code, code(response)) == (500, "internal")
+    assert "content-security-policy" in response.headers
+    answers, judges = world.lines
+    assert "ZeroDivisionError at orchestrator/faces/web/web_app.py:" in answers and SECRET not in answers + judges
+    assert "ZeroDivisionError at orchestrator/faces/web/request_guard.py:" in judges
+
+
+def test_a_stream_that_a_bug_ends_leaves_a_line(world, monkeypatch):
+    async def broken(_request):
+        yield b"event: page\n\n"
+        raise ZeroDivisionError(SECRET)
+
+    monkeypatch.setattr(world.pages, "messages", broken)
+    response = world.client(world.read).get("/events")
+    assert response.status_code == 200 and SECRET not in response.text
+    assert len(world.lines) == 1 and "ZeroDivisionError" in world.lines[0]
 
 
 def test_the_page_after_the_last_place_is_refused_clearly(world):

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from orchestrator.base.errors import BadRequest, NotReady
+from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.html_elements import Markup, element, joined, path_to, preformatted
 from orchestrator.faces.web.live_pages import KEEP_S, MOST_STREAMS, LivePages
 from orchestrator.faces.web.page_content import PageContent, PageRequest
@@ -159,6 +160,7 @@ class Source:
 
     def __init__(self):
         self.made = 0
+        self.lines = []
         self.error = None
 
     def depends_on(self, request, snapshot, now):
@@ -173,7 +175,7 @@ class Source:
 
 def live():
     clock, snapshots, source = FakeClock(), Snapshots(), Source()
-    return LivePages(snapshots, source, clock), snapshots, source, clock
+    return LivePages(snapshots, source, clock, BugLines(source.lines.append)), snapshots, source, clock
 
 
 @pytest.mark.anyio
@@ -219,6 +221,20 @@ async def test_a_page_that_cannot_be_made_says_why_to_all():
     source.error = BadRequest("unknown_agent", "no agent is called <x>")
     message = await anext(pages.messages(TEAM))
     assert b"no agent is called &lt;x&gt;" in message
+
+
+@pytest.mark.anyio
+async def test_a_page_with_a_bug_says_so_and_leaves_one_line_without_its_words():
+    pages, snapshots, source, _ = live()
+    snapshots.value |= snapshot()
+    source.error = KeyError("a secret\x1b[31m")
+    for version in (2, 3):
+        snapshots.value = snapshots.value | {"version": version}
+        message = await anext(pages.messages(TEAM))
+        assert b"a bug in orchestrator web" in message and b"secret" not in message
+    (line,) = source.lines
+    assert "KeyError" in line and line.count("\n") == 1
+    assert "orchestrator/faces/web/" in line and "secret" not in line and "\x1b" not in line
 
 
 def test_a_place_is_given_back_also_after_an_error_and_the_last_one_is_the_last():
