@@ -10,6 +10,10 @@ HOOK_PROCESSES = "integration/test_permission_hooks.py::test_"
 APPROVALS = "unit/team/people/test_approvals.py::test_"
 
 GEMINI = "unit/engines/test_gemini_approvals.py::test_"
+WEB = "security/test_web.py::test_"
+WEB_GUARD = "unit/faces/test_web_guard.py::test_"
+WEB_PAGES = "unit/faces/test_web_pages.py::test_"
+WEB_BROWSER = "e2e/test_web.py::test_"
 PARALLEL = "unit/team/people/test_parallel_requests.py::test_"
 
 PROMISES: dict[str, Promise] = {
@@ -121,6 +125,65 @@ PROMISES: dict[str, Promise] = {
             f"{USAGE}a_run_over_its_budget_is_one_item_until_somebody_takes_note",
             "unit/team/people/test_worktree_sizes.py::test_commits_that_conflict_are_one_item_until_they_do_not_or_somebody_takes_note",
             "unit/team/people/test_snapshot_feed.py::test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebody_takes_note",
+        ),
+    ),
+    "WEB1": Promise(
+        "The web pages show what `status` shows, live, in any width and by keyboard, and answer what waits for a human.",
+        (
+            "integration/test_web.py::test_the_page_status_and_the_resource_show_the_same_values_in_the_same_order_and_words",
+            "integration/test_web.py::test_the_pages_show_the_team_and_follow_it",
+            "unit/faces/test_changed_files.py::test_top_and_the_page_give_the_same_guess_and_say_that_it_is_one",
+            f"{WEB_PAGES}an_item_shows_its_whole_text_and_the_answers_that_work_now",
+            f"{WEB_BROWSER}every_page_fits_is_accessible_and_complains_of_nothing",
+            f"{WEB_BROWSER}the_keyboard_alone_answers_and_a_link_that_reads_shows_no_button",
+            f"{WEB_BROWSER}a_real_cli_is_answered_from_the_page",
+            f"{WEB_BROWSER}the_other_clis_are_answered_from_the_page_too",
+        ),
+    ),
+    "WEB2": Promise(
+        "Only a human's browser gets data, with a token that is shown once, kept as a hash, and sent as a header.",
+        (
+            f"{WEB}an_agent_that_knows_the_token_gets_nothing_and_approves_nothing",
+            f"{WEB}what_runs_below_a_master_gets_nothing",
+            f"{WEB}another_user_of_the_machine_gets_nothing",
+            f"{WEB}the_command_refuses_agents_and_shows_its_link_on_a_terminal_only",
+            f"{WEB}the_token_is_in_no_file_no_environment_and_no_command_line",
+            f"{WEB_GUARD}a_token_counts_in_its_header_only",
+            f"{WEB_GUARD}a_token_that_reads_does_not_answer",
+            f"{WEB_GUARD}data_and_answers_need_a_token_that_was_issued",
+            f"{WEB_BROWSER}a_page_is_live_and_keeps_its_token_in_the_tab_alone",
+        ),
+    ),
+    "WEB3": Promise(
+        "No other site, no other name of the machine and no text of an agent, file or model acts through the pages.",
+        (
+            f"{WEB_GUARD}another_host_is_refused_also_for_the_shell",
+            f"{WEB_GUARD}a_request_of_another_site_is_refused",
+            f"{WEB_GUARD}an_answer_that_a_form_could_send_is_refused",
+            f"{WEB_GUARD}every_answer_forbids_frames_other_origins_sniffing_and_keeping",
+            f"{WEB_PAGES}text_becomes_markup_only_escaped_also_in_attributes",
+            f"{WEB}a_script_in_any_text_of_an_agent_stays_text",
+            f"{WEB}no_path_leads_out_of_the_artifacts",
+        ),
+    ),
+    "WEB4": Promise(
+        "A thousand pages, slow clients, wrong tokens, a dead daemon and a bug in a page keep nobody else from the pages.",
+        (
+            f"{WEB}a_thousand_pages_are_served_and_the_next_is_refused_clearly",
+            f"{WEB}whoever_sends_half_a_request_is_dropped_and_keeps_nobody_waiting",
+            f"{WEB}it_works_without_a_daemon_and_finds_one_that_comes_back",
+            f"{WEB_GUARD}wrong_tokens_are_slowed_down_and_never_lock_the_owner_out",
+            f"{WEB_GUARD}a_bug_leaves_a_line_and_an_error_without_its_words",
+            f"{WEB_PAGES}a_page_with_a_bug_says_so_and_leaves_one_line_without_its_words",
+            "integration/test_web.py::test_ctrl_c_ends_it_also_with_open_streams",
+        ),
+    ),
+    "WEB5": Promise(
+        "Another machine is let in only over TLS or a proxy that is named, and a phone gets its token for a code, once.",
+        (
+            f"{WEB}listening_for_other_machines_needs_tls_and_takes_a_code_once",
+            f"{WEB_GUARD}a_code_is_exchanged_for_a_token_once",
+            "unit/faces/test_web_access.py::test_a_code_is_exchanged_once_soon_and_after_few_tries",
         ),
     ),
 }
