@@ -101,7 +101,11 @@ def totals_parts(snapshot: Mapping[str, Any], *, ascii_only: bool = False) -> li
     ended = " ".join(f"{finished[key]} {mark}" for key, mark in marks.items() if finished.get(key))
     usage = totals.get("usage") or {}
     cost, unknown = usage.get("cost_usd"), int(usage.get("cost_unknown") or 0)
-    money = "" if cost is None or not usage.get("requests") else f"${float(cost):.2f}" + (f" + {unknown} unknown" if unknown else "")
+    money = (
+        ""
+        if cost is None or not usage.get("requests")
+        else f"${float(cost):.2f}" + (f" + {unknown} unknown" if unknown else "")
+    )
     parts = [
         f"{agents} agent{'s' * (agents != 1)}",
         f"{need} need{'s' * (need == 1)} you" if need else "",

@@ -28,18 +28,16 @@ def offline_snapshot(root: Path, version: int = 1) -> dict[str, Any]:
     from orchestrator.team.people.snapshot_rows import offline_rows  # noqa: PLC0415  (loads pydantic)
 
     rows, items = offline_rows(root)
+    shown = {"version": version, "totals": totals(rows), "agents": in_order(rows), "inbox": items}
+    return empty_snapshot(root) | shown
+
+
+def empty_snapshot(root: Path) -> dict[str, Any]:
+    """The snapshot of a team of which nothing is known."""
     return {
-        "version": version,
-        "boot": "",
-        "at": rfc3339(SystemClock().now()),
-        "project": str(root),
-        "title": root.name,
-        "live": False,
-        "totals": totals(rows),
-        "agents": in_order(rows),
-        "inbox": items,
-        "runs": [],
-    }
+        "version": 0, "boot": "", "at": rfc3339(SystemClock().now()), "project": str(root), "title": root.name,
+        "live": False, "totals": totals(()), "agents": [], "inbox": [], "runs": [],
+    }  # fmt: skip
 
 
 def read_snapshot(place: Project) -> dict[str, Any]:
@@ -102,10 +100,17 @@ class SnapshotClient:
         while not self._closed:
             try:
                 self._follow_daemon()
-            except (OrchestratorError, project_location.RunDirUnsafe, OSError):
+            except Exception:  # noqa: BLE001 - an odd answer too must not leave an old snapshot that looks alive
                 if not self._closed:
-                    self._publish(offline_snapshot(self._place.root, self._number + 1))
+                    self._publish(self._offline())
                     self._pause(RETRY_S)
+
+    def _offline(self) -> dict[str, Any]:
+        """The snapshot of the files; if they cannot be read, the last one, which is no longer live."""
+        try:
+            return offline_snapshot(self._place.root, self._number + 1)
+        except Exception:  # noqa: BLE001 - as above: whoever looks must see that nothing is known any more
+            return {**(self._snapshot or empty_snapshot(self._place.root)), "live": False}
 
     def _follow_daemon(self) -> None:
         with DaemonClient(self._place, start=False, survive=False) as link:
