@@ -14,9 +14,9 @@ from unicodedata import combining, east_asian_width
 
 CELL_W, CELL_H, MARGIN = 8.4, 17.0, 12.0
 FOREGROUND, BACKGROUND = "#d0d7de", "#0d1117"
-_TEXT_STYLE = (
-    "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
-    f"fill:{FOREGROUND};white-space:pre}}"
+_TEXT_STYLE = (  # a rule for text would win over the attributes of each text, which have its colour and its weight
+    "svg{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
+    f"fill:{FOREGROUND}}}text{{white-space:pre}}"
 )
 _BASIC = (
     "#484f58", "#ff7b72", "#3fb950", "#d29922", "#58a6ff", "#bc8cff", "#39c5cf", "#b1bac4",

@@ -40,6 +40,13 @@ def test_a_picture_is_one_xml_with_escaped_text_and_no_motion():
     assert "animation" not in markup
 
 
+def test_no_rule_hides_the_colour_and_the_weight_of_a_text():
+    markup = svg.picture("\x1b[1;31mx\x1b[0;7my", 10, 1, "t")
+    drawn = [(e.get("fill"), e.get("font-weight")) for e in ET.fromstring(markup).iter(f"{SPACE}text")]
+    assert drawn == [("#ff7b72", "bold"), (svg.BACKGROUND, None)]
+    assert re.findall(r"\btext{([^}]*)}", markup) == ["white-space:pre"]
+
+
 def test_a_recording_shows_each_row_during_its_seconds_and_still_rows_always():
     markup = svg.recording([svg.Frame(0, "top\none"), svg.Frame(5, "top\ntwo")], 10, 2, "t", 20)
     assert [text for _, text in texts(markup)] == ["top", "one", "two"]
