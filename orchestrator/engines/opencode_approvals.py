@@ -1,4 +1,4 @@
-"""What opencode asks its user, as our plugin reports it, and how the plugin is told a human's answer. Pure.
+"""What opencode asks its user, as our plugin reports it, and the message that carries a human's answer. Pure.
 
 opencode shows its dialog meanwhile, and the first answer wins. All requests of a session wait side by side. A denial
 always carries a message: without one opencode ends the turn.

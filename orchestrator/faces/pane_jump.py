@@ -1,4 +1,4 @@
-"""The tmux command that brings a person to an agent's pane. Resolves the names of sockets, and does no more."""
+"""The tmux command that brings a person to an agent's pane. Only resolves the names of sockets."""
 
 from __future__ import annotations
 
