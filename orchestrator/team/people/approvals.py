@@ -364,12 +364,17 @@ class Approvals:
         try:
             dialog = await self._dialogs.must_stand(entry)
             await self._roster.commit(entry, [self._draft(entry, item, given, dialog.digest)])
-            await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
+            pressed = False
+            try:
+                await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
+                pressed = True
+            finally:
+                # Without a key the dialog may stand on: what the next looks show is an item of its own.
+                entry.dialog = None
+                self.answered(entry)
+                self._show(entry, over="it was answered" if pressed else "no key was pressed")
         finally:
             self._pressing.discard(item.item_id)
-        entry.dialog = None
-        self.answered(entry)
-        self._show(entry)
         return answer_given(item, given)
 
     async def _record(self, entry: AgentEntry, pending: PendingRequest, given: GivenAnswer) -> None:
@@ -427,8 +432,10 @@ class Approvals:
         """Whether the item was answered or withdrawn since this daemon began."""
         return self._pending.why_over(item.item_id) is not None
 
-    def _show(self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None) -> None:
-        """Record what the agent asks now (``at``, or this moment), or that it asks nothing any more.
+    def _show(
+        self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None, over: str = "it was answered"
+    ) -> None:
+        """Record what the agent asks now (``at``, or this moment), or that it asks nothing any more (``over``: why).
 
         ``in_pane`` was handed to its dialog, which asks the same: its screen shows when that is over.
         """
@@ -436,7 +443,7 @@ class Approvals:
         at = at or rfc3339(self._roster.clock.now())
         if waiting is None:
             entry.finding = None
-            drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason="it was answered")
+            drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason=over)
         else:
             entry.finding = ScreenFinding(_block_of(waiting.kind), one_line(waiting.text, REASON_MAX))
             drafts = blocked.explained(entry.state, entry.finding, at=at)

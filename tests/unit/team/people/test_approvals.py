@@ -378,6 +378,12 @@ async def test_a_dialog_that_goes_in_the_moment_of_the_key_gets_none(scene):
     with pytest.raises(Conflict):
         await scene.answer("approve", item=item.item_id)
     assert scene.panes.keys == []
+    # A human who selects text in the pane keeps the key away too: the dialog stands on, and is asked for again.
+    again = await shown(scene)
+    assert again.item_id != item.item_id and again.answers == item.answers
+    scene.panes.stands = True
+    await scene.answer("approve")
+    assert scene.panes.keys == ["1"]
 
 
 @pytest.mark.parametrize("name", ["codex/permission-edit", "claude/permission-write"])
