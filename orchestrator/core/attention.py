@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from orchestrator.core.model_usage import usage_total
+
 NEEDS_HUMAN = ("blocked", "stalled", "failed")
 """Statuses of an agent that stands still until somebody acts."""
 _ORDER = {
@@ -55,21 +57,6 @@ def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for outcome, number in (row.get("finished") or {}).items():
             finished[outcome] = finished.get(outcome, 0) + number
     return {**counted, "finished": finished, "usage": usage_total(row.get("usage") for row in rows)}
-
-
-def usage_total(usages: Iterable[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """The sum of what agents used; ``cost_usd`` is None if no cost is known, ``cost_unknown`` counts the others."""
-    total: dict[str, Any] = {"input": 0, "cached": 0, "output": 0, "requests": 0, "cost_usd": None, "cost_unknown": 0}
-    for usage in usages:
-        if usage is None:
-            continue
-        for name in ("input", "cached", "output", "requests"):
-            total[name] += usage[name]
-        if usage["cost_usd"] is not None:
-            total["cost_usd"] = round((total["cost_usd"] or 0.0) + usage["cost_usd"], 6)
-        elif usage["requests"]:
-            total["cost_unknown"] += 1
-    return total
 
 
 def _place(row: Mapping[str, Any]) -> int:

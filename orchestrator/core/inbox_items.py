@@ -15,8 +15,6 @@ ItemKind = Literal[
     "conflict", "budget",
 ]  # fmt: skip
 ItemDecision = Literal["approve", "always", "deny", "answer", "release", "dismiss"]
-DISMISSABLE = frozenset({"error", "conflict", "budget"})
-"""Kinds by which nobody is held up: they stay until they are over or a human has taken note."""
 
 _KIND_OF_BLOCK: dict[str, ItemKind] = {
     "permission": "permission",

@@ -6,7 +6,6 @@ One thread and one connection for each client, however often it is asked. Never 
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -103,7 +102,8 @@ class SnapshotClient:
             except Exception:  # noqa: BLE001 - an odd answer too must not leave an old snapshot that looks alive
                 if not self._closed:
                     self._publish(self._offline())
-                    self._pause(RETRY_S)
+                    with self._changed:
+                        self._changed.wait_for(lambda: self._closed, RETRY_S)
 
     def _offline(self) -> dict[str, Any]:
         """The snapshot of the files; if they cannot be read, the last one, which is no longer live."""
@@ -134,11 +134,6 @@ class SnapshotClient:
             self._snapshot = snapshot
             self._number += 1
             self._changed.notify_all()
-
-    def _pause(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed, max(0.0, end - time.monotonic()))
 
 
 def merged(known: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:

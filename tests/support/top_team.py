@@ -10,7 +10,6 @@ from orchestrator.core.attention import in_order, totals
 from orchestrator.faces.top.key_bindings import bindings_for
 from orchestrator.faces.top.top_app import TopApp
 from orchestrator.faces.top.top_face import TopFace
-from orchestrator.team.people.snapshot_feed import usage_total
 
 AT = "2026-01-02T03:04:05.000Z"
 
@@ -45,10 +44,9 @@ def asking(agent_id, inbox_item, **more):
 
 
 def snapshot(agents=(), inbox=(), runs=(), *, live=True, version=1):
-    usage = usage_total(row["usage"] for row in agents)
     return {
         "version": version, "boot": "b", "at": AT, "project": "/shop", "title": "shop", "live": live,
-        "totals": {**totals(agents), "usage": usage}, "agents": in_order(agents), "inbox": list(inbox),
+        "totals": totals(agents), "agents": in_order(agents), "inbox": list(inbox),
         "runs": list(runs),
     }  # fmt: skip
 

@@ -260,11 +260,6 @@ class Approvals:
         """The agent's screen no longer shows its dialog."""
         self.withdrawn(entry, None, "answered in its pane: its dialog is gone")
 
-    def release_all(self, entry: AgentEntry) -> None:
-        """Let the agent's CLI show its own dialogs."""
-        for pending in self._pending.of(entry.agent_id):
-            self._release(pending, "released")
-
     # -- answers ------------------------------------------------------------------------------------------------
 
     def items(self, entry: AgentEntry) -> list[InboxItem]:

@@ -16,7 +16,6 @@ from orchestrator.core import state
 from orchestrator.core.attention import in_order, totals
 from orchestrator.core.inbox_items import InboxItem, item_id
 from orchestrator.core.inbox_items import in_order as items_in_order
-from orchestrator.core.model_usage import usage_total
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.snapshot_rows import RowFacts, snapshot_row
 from orchestrator.team.roster import offline_view
@@ -105,11 +104,6 @@ class SnapshotFeed:
             self._approvals.faces = sum(other.answers for other in self._faces.values())
             if not self._faces:
                 self.watched(False)
-
-    @property
-    def any_open(self) -> bool:
-        """Whether somebody looks."""
-        return bool(self._faces)
 
     # -- what they get ------------------------------------------------------------------------------------------
 
@@ -244,7 +238,7 @@ class SnapshotFeed:
             "project": str(root),
             "title": root.name,
             "live": True,
-            "totals": {**totals(self._contents()), "usage": usage_total(row["usage"] for row in self._contents())},
+            "totals": totals(self._contents()),
         }
 
 
