@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.screens import Screen, explain
-from orchestrator.engines import codex
+from orchestrator.engines import codex, codex_screen
 from orchestrator.engines.definition import HeadlessRun
 from tests.support import launches
 from tests.support.launches import HOME, PROJECT, SECRET
@@ -206,7 +206,7 @@ def test_the_users_history_and_choices_are_left_alone():
     ],
 )
 def test_only_the_dim_placeholder_alone_is_an_empty_input_line(styled, x, said):
-    assert codex.composer(Screen(styled=styled, cursor_x=x)) == said
+    assert codex_screen.composer(Screen(styled=styled, cursor_x=x)) == said
 
 
 def test_words_of_models_and_tools_are_not_taken_for_codex_own():
@@ -217,17 +217,19 @@ def test_words_of_models_and_tools_are_not_taken_for_codex_own():
         "• ■ Codex ran out of room in the model's context window.",
         "  └ Rate limit exceeded: try again in 5s",
     )
-    assert explain(codex.PATTERNS, Screen(title="p", lines=words)) is None
+    assert explain(codex_screen.PATTERNS, Screen(title="p", lines=words)) is None
 
 
 def test_trouble_that_is_over_explains_nothing():
     trouble = ("■ Quota exceeded. Check your plan and billing details.", "")
     composer = ("", "› Ask Codex to do anything")
-    assert explain(codex.PATTERNS, Screen(lines=(*trouble, *composer))).kind == "rate_limit"
-    assert explain(codex.PATTERNS, Screen(lines=(*trouble, "• I go on.", *composer))) is None
-    assert explain(codex.PATTERNS, Screen(lines=(*trouble, "Working (3s • esc to interrupt)", *composer))) is None
+    assert explain(codex_screen.PATTERNS, Screen(lines=(*trouble, *composer))).kind == "rate_limit"
+    assert explain(codex_screen.PATTERNS, Screen(lines=(*trouble, "• I go on.", *composer))) is None
+    assert (
+        explain(codex_screen.PATTERNS, Screen(lines=(*trouble, "Working (3s • esc to interrupt)", *composer))) is None
+    )
     later = ("■ Codex ran out of room in the model's context window.", "")
-    assert explain(codex.PATTERNS, Screen(lines=(*trouble, *later, *composer))).kind == "context_full"
+    assert explain(codex_screen.PATTERNS, Screen(lines=(*trouble, *later, *composer))).kind == "context_full"
 
 
 def test_toml_of_everything():
