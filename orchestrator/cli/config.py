@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
 from orchestrator.cli.options import Json, Settings
 from orchestrator.edge.project_location import PER_CONNECTION
 from orchestrator.faces.daemon_client import project_here
+from orchestrator.trust.untrusted_settings import untrusted_note
 
 NOTE = "values come from the env block of the MCP client's server entry and apply to that connection only"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.base.errors import untrusted_note
 from orchestrator.cli import options, output, trust
 from orchestrator.cli.options import Json
 from orchestrator.faces.daemon_client import project_here
+from orchestrator.trust.untrusted_settings import untrusted_note
 
 if TYPE_CHECKING:  # loads YAML
     from orchestrator.roles.catalogue import Role, RoleListing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.base.errors import BadRequest, OrchestratorError, untrusted_note
+from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.cli import daemon, interrupt, options, output, trust
 from orchestrator.cli.agent_choice import shown_names
 from orchestrator.cli.agents import DELETE_WAIT_S, READY_WAIT_S
@@ -23,6 +23,7 @@ from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import DaemonClient, project_here
+from orchestrator.trust.untrusted_settings import untrusted_note
 
 if TYPE_CHECKING:  # teamfile loads pydantic, which most commands do without
     from orchestrator.team.roster.team_plan import TeamStep

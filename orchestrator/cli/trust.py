@@ -13,12 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.base.errors import BadRequest, Conflict, Environment, untrusted
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
 from orchestrator.cli.terminal import Terminal
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import DaemonClient, project_here
+from orchestrator.trust.untrusted_settings import untrusted
 
 ROUNDS = 5
 """How often the files are shown again if they change during the question."""

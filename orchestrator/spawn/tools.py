@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.base.errors import BadRequest, untrusted_note
+from orchestrator.base.errors import BadRequest
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Call, Client, Tool
@@ -36,6 +36,7 @@ from orchestrator.spawn.models import (
 )
 from orchestrator.spawn.run_data import RequestedMerge, RequestedRole, RunRequest
 from orchestrator.spawn.runs import RunCreation, SpawnRuns
+from orchestrator.trust.untrusted_settings import untrusted_note
 
 POLL_S = 45.0
 """Longest wait of a client whose limit for one call is not known."""

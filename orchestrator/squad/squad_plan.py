@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.base.errors import BadRequest, Environment, untrusted
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.engines.definition import ChatRecord, Headless, HeadlessRun
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import confine
@@ -22,6 +22,7 @@ from orchestrator.roles.catalogue import Role
 from orchestrator.squad import member_command, member_prompt, squad_files
 from orchestrator.squad.command_template import Template
 from orchestrator.squad.squad_settings import SquadSettings
+from orchestrator.trust.untrusted_settings import untrusted
 
 CHAT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 """A chat's id: it becomes a word on a command line, and must never look like an option."""

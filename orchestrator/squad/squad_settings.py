@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.base.errors import BadRequest, untrusted
+from orchestrator.base.errors import BadRequest
 from orchestrator.config.keys import Config
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES, engine_of_client
 from orchestrator.squad import command_template
 from orchestrator.squad.command_template import Template
 from orchestrator.trust.allowed import Allowed, name_of
+from orchestrator.trust.untrusted_settings import untrusted
 
 SquadMode = Literal["stateless", "stateful"]
 TIMEOUT_MS = 600_000

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from orchestrator.base.errors import BadRequest, untrusted_note
+from orchestrator.base.errors import BadRequest
 from orchestrator.config.keys import Config
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.engines import table
@@ -35,6 +35,7 @@ from orchestrator.squad.models import (
 from orchestrator.squad.squad_plan import MemberRequest
 from orchestrator.squad.squad_settings import SquadMode
 from orchestrator.squad.squads import SquadRequest, Squads
+from orchestrator.trust.untrusted_settings import untrusted_note
 
 log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from orchestrator.base.errors import BadRequest, untrusted_note
+from orchestrator.base.errors import BadRequest
 from orchestrator.config.keys import Config
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.protocol.call_limits import answer_by_s
@@ -39,6 +39,7 @@ from orchestrator.team.models import (
 )
 from orchestrator.team.roster import delivery, offline_view
 from orchestrator.team.wake.masters import MasterConnection, Masters
+from orchestrator.trust.untrusted_settings import untrusted_note
 
 INSTRUCTIONS = (
     "You can lead a team of sub-agents in panes of your tmux window. Create them with agents_create, give "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.errors import BadRequest, Environment, untrusted
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.config import keys, sources
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.config.keys import Config
@@ -21,6 +21,7 @@ from orchestrator.squad import squad_settings
 from orchestrator.team.roster import team_file
 from orchestrator.trust import allowed
 from orchestrator.trust.allowed import CLASSES, CONTENT_MAX, Allowed
+from orchestrator.trust.untrusted_settings import untrusted
 from tests.support.stage import until
 from tests.support.trusted_files import AT, allow
 

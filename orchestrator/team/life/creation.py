@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.base.clock import rfc3339, wait_until
-from orchestrator.base.errors import BadRequest, Environment, OrchestratorError, untrusted
+from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform.processes import environ_of
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.core import supervision
@@ -31,6 +31,7 @@ from orchestrator.team.roster.agent_views import paths_of, status_of
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.masters import master_of
+from orchestrator.trust.untrusted_settings import untrusted
 
 
 @dataclass(frozen=True)
