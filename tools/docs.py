@@ -33,7 +33,7 @@ from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, Orchestrator
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli.app import app
 from orchestrator.config.keys import Config, class_of, env_name, unit
-from orchestrator.core import decisions, file_models, records, state, supervision
+from orchestrator.core import decisions, file_models, record_types, records, state, supervision
 from orchestrator.edge import launch_stub, relay, request_limits
 from orchestrator.edge.project_location import PER_CONNECTION
 from orchestrator.engines.definition import Engine, Headless, HeadlessRun, Launch
@@ -324,13 +324,13 @@ def example_records() -> dict[str, list[dict[str, Any]]]:
     def at() -> str:
         return f"2026-01-02T03:04:{next(seconds):02d}.000Z"
 
-    def add(drafts: list[records.Draft]) -> None:
+    def add(drafts: list[record_types.Draft]) -> None:
         for draft in drafts:
             log = logs[draft.log]
             record, line = encode(draft.fields, len(log) + 1)
             log.append(orjson.loads(line))
             state.apply(agent, draft.log, record)
-            if draft.log == "outbox" and draft.type in records.BROADCAST_TYPES:
+            if draft.log == "outbox" and draft.type in record_types.BROADCAST_TYPES:
                 told = logs["broadcast"]
                 told.append(orjson.loads(encode(digest(agent.agent_id, record), len(told) + 1)[1]))
 

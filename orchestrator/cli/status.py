@@ -83,7 +83,7 @@ def _lines(
         return [StatusLine(head), StatusLine(_fitted(hint, width))]
     shown = [{key: _printable(value) for key, value in row.items()} for row in rows]
     if not source.live:  # the first line says it for all of them
-        from orchestrator.team.roster.offline_view import NO_DAEMON  # noqa: PLC0415  (loads pydantic)
+        from orchestrator.team.roster.offline_view import NO_DAEMON  # noqa: PLC0415  (loads what reads logs)
 
         shown = [row | {"reason": ""} if row["reason"] == NO_DAEMON else row for row in shown]
     names = {agent_id: _printable(name) for agent_id, name in names.items()}

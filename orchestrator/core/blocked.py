@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.base.secret_masks import one_line
 from orchestrator.core.record_drafts import happened
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import COUNTING, REASON_MAX, SCREEN_KINDS, ScreenFinding
 from orchestrator.core.state import Agent
 

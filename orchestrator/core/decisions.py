@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from orchestrator.base.errors import BadRequest, Conflict, NotReady
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core.record_drafts import happened, inbox_draft, titled
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.state import ENDED_LIVES, Agent, Task
 
 TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
+from orchestrator.core.record_types import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 
 KINDS: dict[str, str] = {
     # what a line is

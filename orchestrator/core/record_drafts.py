@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.state import Agent, Task
 
 

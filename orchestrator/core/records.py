@@ -1,8 +1,8 @@
-"""The records: models of each line of an inbox, an outbox and a broadcast log.
+"""The models of records: the form of each line of an inbox, an outbox and a broadcast log.
 
 Pure. The models define the form; `.agents-schema/*.json` is generated from them, and every record that a test writes
 is validated against them. The daemon itself builds and reads plain dicts, because a million lines must fold in
-seconds; it uses these models at the edges only.
+seconds; `record_types.py` has what it needs of them. It uses these models at the edges only.
 
 To change a record, add an optional key; never change the meaning of one. Anything else needs a new
 ``journal.log_lines.VERSION``, a reader for the old version, and a fixture under tests/logs/, which must always fold.
@@ -10,43 +10,9 @@ To change a record, add an optional key; never change the meaning of one. Anythi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
-
-from orchestrator.base.final_states import TERMINAL
-
-UNSYNCED = frozenset({"delivered", "ack", "progress", "parked", "woken"})
-"""May be lost by a power cut: redelivery covers them. All others are durable before they are seen."""
-
-INBOX_TYPES = frozenset({"task", "cancel", "restart", "stop", "lost"})
-OUTBOX_TYPES = frozenset(
-    {
-        "starting", "ready", "delivered", "ack", "progress", "cancel_requested", "result", "error", "canceled",
-        "requeued", "parked", "woken", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted",
-        "failed", "stopped", "deleted", "answered", "lost",
-    }
-)  # fmt: skip
-LIFECYCLE = frozenset(
-    {
-        "starting", "ready", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted", "failed",
-        "stopped", "deleted", "requeued",
-    }
-)  # fmt: skip
-BROADCAST_TYPES = TERMINAL | LIFECYCLE
-"""What the run's broadcast repeats (R-E2): every terminal event and every lifecycle change."""
-
-BROADCAST_PAYLOAD_BYTES = 2048
-"""Larger payloads stay in the outbox; the broadcast then says ``payload_bytes``."""
-
-
-class Draft(NamedTuple):
-    """A record that a decision makes, before the journal adds ``v``, ``seq``, ``mac`` and ``crc``."""
-
-    log: Literal["inbox", "outbox"]
-    type: str
-    fields: dict[str, Any]
-
 
 At = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", description="RFC 3339 UTC, ms")]
 TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
@@ -296,19 +262,6 @@ class ItemAnswered(_Happened):
     rule: Annotated[str | None, Field(description="id of the rule that was made or that answered")] = None
     task_id: TaskId | None = None
     """The task."""
-
-
-EXITS = {
-    "exit": "its program exited by itself",
-    "signal": "a signal ended its program",
-    "pane_closed": "its pane was closed and its program with it",
-    "vanished": "its program ended and its pane went with it",
-    "tmux_gone": "the tmux server ended",
-    "pid_reused": "its process is gone, and its pid belongs to another program now",
-    "restart": "it was ended because a restart was asked for",
-    "timed_out": "it was ended because its task ran out of time",
-}
-"""How a launch of a CLI can end: ``how`` of `exited`."""
 
 
 class Exited(_Happened):

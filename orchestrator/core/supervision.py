@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from orchestrator.base.errors import Conflict
 from orchestrator.core.decisions import ending
 from orchestrator.core.record_drafts import ended, happened, inbox_draft, titled
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.state import Agent, Task
 
 

@@ -24,7 +24,7 @@ RETRY_S = 1.0
 
 def offline_snapshot(root: Path, version: int = 1) -> dict[str, Any]:
     """The snapshot as the files say it: no daemon answers, so statuses are ``unknown`` unless they are final."""
-    from orchestrator.team.people.snapshot_rows import offline_rows  # noqa: PLC0415  (loads pydantic)
+    from orchestrator.team.people.snapshot_rows import offline_rows  # noqa: PLC0415  (loads what reads logs)
 
     rows, items = offline_rows(root)
     shown = {"version": version, "totals": totals(rows), "agents": in_order(rows), "inbox": items}

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from orchestrator.base import failpoints
-from orchestrator.core import records
+from orchestrator.core import record_types
 from tests.crash.checker import Found, check
 from tests.fakes.relays import Client, until
 
@@ -211,7 +211,7 @@ class Stage:
                 (path.parent.name, r["seq"])
                 for path in logs.glob("agents/*/outbox.jsonl")
                 for r in _records(path)
-                if r["type"] in records.BROADCAST_TYPES
+                if r["type"] in record_types.BROADCAST_TYPES
             }
             return due <= told
 

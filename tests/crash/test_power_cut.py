@@ -15,7 +15,7 @@ import threading
 import psutil
 import pytest
 
-from orchestrator.core.records import BROADCAST_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES
 from tests.crash.checker import check
 from tests.crash.conftest import BOUND_S, Stage
 from tests.crash.moves import AGENT

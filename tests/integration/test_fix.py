@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.core import file_models, records
+from orchestrator.core import file_models, record_types, records
 from orchestrator.journal.log_reader import read_all
 from orchestrator.team.recovery import damage_report
 from orchestrator.team.roster import delivery, offline_view
@@ -80,18 +80,18 @@ def sound(root, agents=AGENTS):
     due, told = {}, {}
     for name in agents:
         assert damage_report.of_agent(root, name) is None
-        out = written(log(root, "outbox", name), records.OUTBOX_TYPES)
+        out = written(log(root, "outbox", name), record_types.OUTBOX_TYPES)
         for record in out:
             records.OUTBOX.validate_python(record)
-        for record in written(log(root, "inbox", name), records.INBOX_TYPES):
+        for record in written(log(root, "inbox", name), record_types.INBOX_TYPES):
             records.INBOX.validate_python(record)
-        due[name] = [digest(name, r) for r in out if r["type"] in records.BROADCAST_TYPES]
-    for record in written(broadcast(root), records.BROADCAST_TYPES):
+        due[name] = [digest(name, r) for r in out if r["type"] in record_types.BROADCAST_TYPES]
+    for record in written(broadcast(root), record_types.BROADCAST_TYPES):
         told.setdefault(record["agent_id"], []).append({k: record[k] for k in record if k not in ("v", "seq", "crc")})
     keys = ("type", "ref", "task_id", "epoch", "at")
     shorter = {n: [{k: r.get(k) for k in keys} for r in rows] for n, rows in told.items()}
     assert shorter == {n: [{k: r.get(k) for k in keys} for r in rows] for n, rows in due.items()}
-    return {r["task_id"]: r for name in agents for r in written(log(root, "outbox", name), records.OUTBOX_TYPES)
+    return {r["task_id"]: r for name in agents for r in written(log(root, "outbox", name), record_types.OUTBOX_TYPES)
             if r["type"] in TERMINAL}  # fmt: skip
 
 
@@ -149,25 +149,25 @@ def split(path, *firsts):
 async def test_a_damaged_outbox_costs_the_sound_inbox_none_of_its_files(tmp_path):
     await worked(tmp_path)
     inbox = log(tmp_path, "inbox")
-    before = written(inbox, records.INBOX_TYPES)
+    before = written(inbox, record_types.INBOX_TYPES)
     split(inbox, 1, 2, 3)
     hurt(log(tmp_path, "outbox"), b'"result"', garbled)
     await fixed(tmp_path)
     sound(tmp_path)
-    assert written(inbox, records.INBOX_TYPES)[: len(before)] == before
+    assert written(inbox, record_types.INBOX_TYPES)[: len(before)] == before
 
 
 async def test_a_file_of_a_log_with_a_wrong_name_costs_no_record(tmp_path):
     await worked(tmp_path)
     outbox = log(tmp_path, "outbox")
-    before = written(outbox, records.OUTBOX_TYPES)
+    before = written(outbox, record_types.OUTBOX_TYPES)
     split(outbox, 1, 3, 5)
     outbox.with_name("outbox.000000000003.jsonl").rename(outbox.with_name("outbox.000000000004.jsonl"))
-    kept = [line + b"\n" for line in damage_report.lines_of(outbox, records.OUTBOX_TYPES)]
+    kept = [line + b"\n" for line in damage_report.lines_of(outbox, record_types.OUTBOX_TYPES)]
     assert not damage_report.is_same(outbox, kept), "its lines are all there, and no reader finds them"
     await fixed(tmp_path)
     sound(tmp_path)
-    assert written(outbox, records.OUTBOX_TYPES)[: len(before)] == before
+    assert written(outbox, record_types.OUTBOX_TYPES)[: len(before)] == before
     assert len(list(outbox.parent.glob("outbox.*.quarantine-*"))) == 3, "each file is kept as it was"
 
 
@@ -188,7 +188,9 @@ async def test_a_damaged_inbox_loses_no_task_that_can_be_read(tmp_path):
     assert ends["a1.t2"]["payload"]["code"] == "outcome_unknown"
     [left] = offline_view.agent(tmp_path, "a1")["tasks"]
     assert left["task_id"] == "a1.t3"
-    stored = {r["task_id"]: r for r in written(log(tmp_path, "inbox"), records.INBOX_TYPES) if r["type"] == "task"}
+    stored = {
+        r["task_id"]: r for r in written(log(tmp_path, "inbox"), record_types.INBOX_TYPES) if r["type"] == "task"
+    }
     assert stored["a1.t3"]["payload"] == {"n": 3}
     assert stored["a1.t2"]["lost"] is True and stored["a1.t2"]["payload"] is None
 
@@ -404,4 +406,4 @@ async def test_a_log_that_lost_records_which_were_on_the_disk_is_mended_and_stay
     life.team.close()  # without its clean end
     await again(tmp_path)
     sound(tmp_path, ("a1",))
-    assert {r["task_id"] for r in written(log(tmp_path, "inbox"), records.INBOX_TYPES)} >= {"a1.t1", "a1.t2"}
+    assert {r["task_id"] for r in written(log(tmp_path, "inbox"), record_types.INBOX_TYPES)} >= {"a1.t1", "a1.t2"}

@@ -12,7 +12,7 @@ from orchestrator.base.clock import SystemClock, rfc3339
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.platform import process_facts, processes
 from orchestrator.cli.gc import seconds
-from orchestrator.core import file_models, records
+from orchestrator.core import file_models, record_types
 from orchestrator.journal.log_reader import read_all
 from orchestrator.team.recovery import orphans
 from orchestrator.team.recovery.garbage_collection import AgentLaunch as Place
@@ -201,7 +201,7 @@ async def test_a_run_that_goes_on_keeps_telling_of_an_agent_that_was_collected(t
     await life.task("a2", "t")
     await life.end()
     after = Life(tmp_path)
-    told = [r["agent_id"] for r in read_all(after.paths.broadcast("run-1"), records.BROADCAST_TYPES)]
+    told = [r["agent_id"] for r in read_all(after.paths.broadcast("run-1"), record_types.BROADCAST_TYPES)]
     assert told.count("a1") == 5 and set(told) == {"a1", "a2"}  # starting, ready, stopped, canceled, deleted
     assert list(after.roster.agents) == ["a2"]
     assert [one["what"] for one in (await after.repairing.run())["done"]] == []

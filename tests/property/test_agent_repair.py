@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.base.errors import Corrupt
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import blocked, decisions, records, state, supervision
-from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.core.screens import ScreenFinding
 from orchestrator.journal.log_lines import decode, encode, intact
 from orchestrator.team.recovery.agent_repair import UNKNOWN, DamagedLog, OutsideFacts, repaired_logs

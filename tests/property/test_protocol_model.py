@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import decisions, state, supervision
-from orchestrator.core.records import UNSYNCED
+from orchestrator.core.record_types import UNSYNCED
 from tests.support.pure_team import Desk, essence, refold
 
 reached = Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from orchestrator.core import decisions, records, state, supervision
+from orchestrator.core import decisions, record_types, records, state, supervision
 
 BUDGET = supervision.RestartBudget("2026-01-01T00:00:00.000Z", 1.0)
 """Every relaunch of a test's agent counts."""
@@ -24,14 +24,14 @@ class Desk:
         self.clock += 1
         return f"2026-01-01T00:{self.clock // 60000 % 60:02d}:{self.clock // 1000 % 60:02d}.{self.clock % 1000:03d}Z"
 
-    def write(self, drafts: list[records.Draft]) -> list[dict[str, Any]]:
+    def write(self, drafts: list[record_types.Draft]) -> list[dict[str, Any]]:
         written = [self._put(draft) for draft in drafts]
         while more := supervision.settle(self.agent, self.at()):
             for draft in more:
                 self._put(draft)
         return written
 
-    def _put(self, draft: records.Draft) -> dict[str, Any]:
+    def _put(self, draft: record_types.Draft) -> dict[str, Any]:
         log = self.logs[draft.log]
         record = {"v": 1, "seq": len(log) + 1, **copy.deepcopy(draft.fields), "crc": "00000000"}
         (records.INBOX if draft.log == "inbox" else records.OUTBOX).validate_python(record)

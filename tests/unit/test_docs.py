@@ -13,7 +13,7 @@ from orchestrator.base.errors import CODES, EXIT_CODES
 from orchestrator.cli.app import app
 from orchestrator.config import sources
 from orchestrator.config.keys import KEYS, Config, env_name
-from orchestrator.core import records
+from orchestrator.core import record_types, records
 from orchestrator.core.notices import Notice
 from orchestrator.edge.project_location import PER_CONNECTION, VERSION
 from orchestrator.engines.table import ENGINES
@@ -145,7 +145,7 @@ def test_every_setting_engine_and_variable_is_documented():
 def test_every_record_type_is_documented():
     text = read("docs/reference/files.md")
     heads = {name for head in re.findall(r"^#### (.+)$", text, re.MULTILINE) for name in head.split(", ")}
-    assert heads == records.INBOX_TYPES | records.OUTBOX_TYPES
+    assert heads == record_types.INBOX_TYPES | record_types.OUTBOX_TYPES
 
 
 def test_every_status_is_explained():
@@ -203,7 +203,7 @@ def test_json_examples_parse_and_records_fit_their_models(page):
     found += [json.loads(line) for text in blocks(page, "jsonl") for line in text.splitlines()]
     for example in found:
         if "seq" in example:
-            inbox = example["type"] in records.INBOX_TYPES
+            inbox = example["type"] in record_types.INBOX_TYPES
             model = records.BROADCAST if "ref" in example else records.INBOX if inbox else records.OUTBOX
             model.validate_python(example)
             draft = {key: value for key, value in example.items() if key not in ("v", "seq", "crc")}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core import records, state
+from orchestrator.core import record_types, records, state
 from orchestrator.gsd.index import store
 from orchestrator.journal.log_reader import read_all
 from orchestrator.spawn import queries
@@ -18,7 +18,11 @@ from tests.support.spawns import in_home
 FILES = Path(__file__).resolve().parents[1] / "logs"
 V1 = FILES / "v1"
 SEALED = FILES / "v1-sealed"
-TYPES = {"inbox": records.INBOX_TYPES, "outbox": records.OUTBOX_TYPES, "broadcast": records.BROADCAST_TYPES}
+TYPES = {
+    "inbox": record_types.INBOX_TYPES,
+    "outbox": record_types.OUTBOX_TYPES,
+    "broadcast": record_types.BROADCAST_TYPES,
+}
 MODELS = {"inbox": records.INBOX, "outbox": records.OUTBOX, "broadcast": records.BROADCAST}
 
 
@@ -55,10 +59,10 @@ def test_sealed_logs_of_version_1_fold_to_what_happened_then():
 
 @pytest.mark.parametrize("logs", [V1, SEALED], ids=lambda path: path.name)
 def test_the_broadcast_repeats_the_ends_that_the_outbox_holds(logs):
-    lines = list(read_all(logs / "broadcast.jsonl", records.BROADCAST_TYPES))
-    outbox = list(read_all(logs / "outbox.jsonl", records.OUTBOX_TYPES))
+    lines = list(read_all(logs / "broadcast.jsonl", record_types.BROADCAST_TYPES))
+    outbox = list(read_all(logs / "outbox.jsonl", record_types.OUTBOX_TYPES))
     assert [record["ref"] for record in lines] == [
-        record["seq"] for record in outbox if record["type"] in records.BROADCAST_TYPES
+        record["seq"] for record in outbox if record["type"] in record_types.BROADCAST_TYPES
     ]
 
 

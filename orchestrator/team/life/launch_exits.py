@@ -14,12 +14,12 @@ import orjson
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import process_facts, processes
-from orchestrator.core.records import EXITS
+from orchestrator.core.record_types import EXITS
 from orchestrator.journal.project_files import Paths, read_json, replace
 
 
 class LaunchEnd(NamedTuple):
-    """The end of a launch as the `exited` record has it; ``how`` is a key of `records.EXITS`."""
+    """The end of a launch as the `exited` record has it; ``how`` is a key of `record_types.EXITS`."""
 
     how: str
     reason: str

@@ -21,7 +21,7 @@ from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core import blocked, supervision
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import QUESTIONS, SCREEN_KINDS, Screen, ScreenFinding, explain, seconds_left
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.screen_dialogs import dialog_of

@@ -18,7 +18,7 @@ from orchestrator.base.clock import call_off, elapse, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import processes
 from orchestrator.core import supervision
-from orchestrator.core.records import EXITS
+from orchestrator.core.record_types import EXITS
 from orchestrator.edge import project_location
 from orchestrator.edge.temporary_directories import name_of_agent
 from orchestrator.engines import table

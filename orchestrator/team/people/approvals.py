@@ -20,7 +20,7 @@ from orchestrator.base.secret_masks import READ_CHARS, one_line, shown_text
 from orchestrator.core import blocked
 from orchestrator.core.inbox_items import InboxItem, item_id, of_agent, recorded_items
 from orchestrator.core.record_drafts import happened
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, Screen, ScreenFinding
 from orchestrator.engines import question_answers
 from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked

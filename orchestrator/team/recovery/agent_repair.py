@@ -18,7 +18,7 @@ from orchestrator.base.errors import Corrupt
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import state
 from orchestrator.core.record_drafts import ended, happened, inbox_draft, titled
-from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES, Draft
+from orchestrator.core.record_types import INBOX_TYPES, OUTBOX_TYPES, Draft
 from orchestrator.journal.log_lines import Record, encode, intact
 
 CODE = "corrupt_log"

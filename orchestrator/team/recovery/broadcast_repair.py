@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orchestrator.core.records import BROADCAST_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES
 from orchestrator.journal.log_lines import Record, encode, intact
 from orchestrator.team.roster.broadcast import digest
 

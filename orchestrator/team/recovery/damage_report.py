@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.base.platform.process_facts import start_time
-from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_lines import Record, intact, is_sealed, resealed
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name

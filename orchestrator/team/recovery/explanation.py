@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_reader import page, place, read_all
 from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.team.roster import offline_view, screen_files, task_views

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.base.errors import Environment
 from orchestrator.core.file_models import SCHEMAS
 from orchestrator.core.invariants import AuditedLog, AuditedRecord, Violation
-from orchestrator.core.records import BROADCAST_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES
 
 COLLECTED = "collected.json"  # what gc leaves of an agent whose data it removed
 QUARANTINE = re.compile(r"\.quarantine-")

@@ -21,7 +21,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Corrupt, OrchestratorError
 from orchestrator.base.platform import process_facts, processes
-from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.core.state import ENDED_LIVES
 from orchestrator.edge.project_location import AGENT_ENV
 from orchestrator.journal.log_lines import intact, is_sealed, resealed

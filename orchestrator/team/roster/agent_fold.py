@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Corrupt
 from orchestrator.core import state
-from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_lines import foreign
 from orchestrator.journal.log_reader import place, read_all
 from orchestrator.journal.project_files import Paths, check_id

@@ -16,7 +16,7 @@ import orjson
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
-from orchestrator.core.records import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
+from orchestrator.core.record_types import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.positions import Position, WrongPosition

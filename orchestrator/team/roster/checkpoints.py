@@ -23,7 +23,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, Timer
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.core import records, snapshot, state, task_words
+from orchestrator.core import record_types, snapshot, state, task_words
 from orchestrator.edge import project_location
 from orchestrator.journal import cache as store_cache
 from orchestrator.journal.cache import BrokenCache, Cache, CacheItem
@@ -399,7 +399,7 @@ def _write(cache: Cache, checkpoints: list[_Checkpoint], gone: set[str]) -> None
 def _form() -> int:
     """A number that changes with the meaning of a checkpoint: a hash of the sources of the fold and of this file."""
     try:
-        sources = [Path(str(module.__file__)).read_bytes() for module in (state, task_words, records, snapshot)]
+        sources = [Path(str(module.__file__)).read_bytes() for module in (state, task_words, record_types, snapshot)]
         sources.append(Path(__file__).read_bytes())
     except OSError:
         sources = [project_location.VERSION.encode()]

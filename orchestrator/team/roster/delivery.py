@@ -18,7 +18,7 @@ from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import blocked, decisions, supervision, turn_end
 from orchestrator.core.prompts import reminder
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.task_words import title_of
 from orchestrator.journal.log import Journal
 from orchestrator.journal.project_files import check_id, list_artifacts

@@ -15,7 +15,7 @@ import structlog
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.config.keys import Config
 from orchestrator.core import state
-from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import page
 from orchestrator.journal.positions import Position, WrongPosition

@@ -12,7 +12,7 @@ from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.core import agent_status as derived
 from orchestrator.core import state
-from orchestrator.core.records import BROADCAST_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_reader import page, read_all
 from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.journal.segments import log_exists

@@ -22,7 +22,7 @@ from orchestrator.base.errors import BadRequest, Conflict, Environment, Orchestr
 from orchestrator.config.keys import Config
 from orchestrator.core import state, supervision
 from orchestrator.core.agent_ids import slug
-from orchestrator.core.records import BROADCAST_TYPES, UNSYNCED, Draft
+from orchestrator.core.record_types import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.edge.temporary_directories import TemporaryDirectories, name_of_agent
 from orchestrator.journal.project_files import (
     Paths,

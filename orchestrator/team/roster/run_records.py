@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
-from orchestrator.core.records import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_lines import Record
 from orchestrator.journal.log_reader import page
 from orchestrator.journal.project_files import ID, Paths, check_id, read_json

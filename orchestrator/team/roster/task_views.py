@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.core.records import INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.core.record_types import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.core.task_words import reason_of, title_of
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.project_files import Paths, check_id, confine

@@ -20,7 +20,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import QUESTIONS, FindingKind, ScreenFinding
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.permission_questions import asked

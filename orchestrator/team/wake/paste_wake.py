@@ -24,7 +24,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import Screen, explain, stands
 from orchestrator.engines.definition import Engine
 from orchestrator.journal.project_files import read_json, replace

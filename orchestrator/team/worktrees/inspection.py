@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.core.records import OUTBOX_TYPES
+from orchestrator.core.record_types import OUTBOX_TYPES
 from orchestrator.journal.log_reader import page
 from orchestrator.journal.project_files import ID, Paths, check_id, confine, failure
 from orchestrator.team.worktrees import git, include

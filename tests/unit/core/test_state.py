@@ -7,7 +7,7 @@ import pytest
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt, NotReady
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import agent_status as derived
-from orchestrator.core import blocked, decisions, records, state, supervision, turn_end
+from orchestrator.core import blocked, decisions, record_types, state, supervision, turn_end
 from orchestrator.core.screens import ScreenFinding
 from tests.support.pure_team import BUDGET, Desk, essence, refold
 
@@ -114,7 +114,7 @@ def test_a_life_record_moves_along_its_edge_or_is_refused_unchanged(before, kind
 
 def test_every_outbox_type_is_in_exactly_one_table():
     life = {kind for _, kind in state.LIFE_EDGES}
-    assert life | state.TASK_RECORDS == records.OUTBOX_TYPES
+    assert life | state.TASK_RECORDS == record_types.OUTBOX_TYPES
     assert not life & state.TASK_RECORDS
 
 

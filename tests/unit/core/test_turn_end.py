@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.core import decisions, state, supervision, turn_end
-from orchestrator.core.records import Draft
+from orchestrator.core.record_types import Draft
 
 AT = "2026-01-01T00:00:00.000Z"
 

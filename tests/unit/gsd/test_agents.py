@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.base import package_data, toolsets
 from orchestrator.base.toolsets import GSD_TOOLS, READ_ONLY, tools_of
-from orchestrator.core import prompts, records, supervision
+from orchestrator.core import prompts, record_types, records, supervision
 from orchestrator.core.file_models import SCHEMAS
 from orchestrator.engines import claude, codex, gemini, opencode
 from orchestrator.engines.table import ENGINES
@@ -144,7 +144,7 @@ def test_the_toolsets_of_a_start_stay_the_agents_over_its_lives_and_old_starts_h
     named.write([supervision.starting("named", at=named.at(), req="c:0", spec={key: spec[key] for key in SPEC})])
     named.ready()
     assert tools_of(named.agent.spec["toolsets"]) == GSD_TOOLS
-    old = next(read_all(LOGS / "outbox.jsonl", records.OUTBOX_TYPES))
+    old = next(read_all(LOGS / "outbox.jsonl", record_types.OUTBOX_TYPES))
     assert old["type"] == "starting" and "toolsets" not in old
 
 

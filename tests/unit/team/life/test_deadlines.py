@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.core import records, supervision
+from orchestrator.core import record_types, records, supervision
 from orchestrator.core.screens import Screen
 from orchestrator.engines import table
 from orchestrator.team.life.deadlines import EVERY_S, Deadlines
@@ -159,7 +159,7 @@ async def test_a_blocked_agent_is_explained_already(scene):
         "at": "2026-01-01T00:00:00.000Z", "type": "blocked", "epoch": 1, "kind": "permission", "reason": "asks",
         "by": "orchestrator",
     }  # fmt: skip
-    await scene.team.roster.commit(entry, [records.Draft("outbox", "blocked", blocked)])
+    await scene.team.roster.commit(entry, [record_types.Draft("outbox", "blocked", blocked)])
     await scene.passes(500)
     assert "stalled" not in scene.types()
 

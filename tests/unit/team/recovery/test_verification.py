@@ -13,7 +13,7 @@ from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli import app
 from orchestrator.cli import verify as command
-from orchestrator.core import invariants, records
+from orchestrator.core import invariants, record_types
 from orchestrator.journal.project_files import Paths
 from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
@@ -96,7 +96,7 @@ class Files:
         told = []
         for agent, log in self.outbox.items():
             for seq, one in enumerate(log, 1):
-                if one["type"] not in records.BROADCAST_TYPES:
+                if one["type"] not in record_types.BROADCAST_TYPES:
                     continue
                 kept = {key: one[key] for key in ("type", "epoch", "task_id", "by", "reason", "kind") if key in one}
                 if len(json.dumps(one.get("payload"))) > 2048:

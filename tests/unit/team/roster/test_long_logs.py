@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.core.records import OUTBOX_TYPES
+from orchestrator.core.record_types import OUTBOX_TYPES
 from orchestrator.journal.log import Journal
 from orchestrator.journal.segments import full_path, log_files
 from orchestrator.journal.syncer import Syncer
