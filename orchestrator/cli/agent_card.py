@@ -9,8 +9,8 @@ from typing import Any
 from orchestrator.cli import output
 from orchestrator.cli.facts import Facts
 from orchestrator.core.glyphs import outcome_sign
-from orchestrator.faces.row_words import state_of
-from orchestrator.faces.status_lines import SAYS_NOTHING, totals_text
+from orchestrator.faces.row_words import ended_text, state_of
+from orchestrator.faces.status_lines import SAYS_NOTHING
 
 QUEUED_SHOWN = 5
 
@@ -48,7 +48,7 @@ def _lines(root: Path, meta: dict[str, Any], files: dict[str, str], step: str) -
         ("why", "" if meta["status"] in SAYS_NOTHING else str(meta.get("reason") or "")),
         ("task", _running(meta)),
         ("queue", _queue(meta)),
-        ("ended", totals_text([meta.get("finished") or {}], ascii_only=plain)),
+        ("ended", ended_text(meta.get("finished") or {}, ascii_only=plain)),
         ("last", _last(meta, now, plain=plain)),
         ("engine", _engine(meta)),
         ("role", str(meta.get("role") or "")),

@@ -13,7 +13,7 @@ from orchestrator.cli.recorded_cost import figures_here
 from orchestrator.core.model_usage import usage_total
 from orchestrator.faces.amount_words import dollars
 from orchestrator.faces.daemon_client import project_here
-from orchestrator.faces.status_lines import totals_text
+from orchestrator.faces.row_words import ended_text
 from orchestrator.faces.text_table import Column, lines_of
 
 
@@ -39,7 +39,7 @@ def runs(as_json: Json = False) -> None:
         Column("ENDED", [output.local_time(row["ended_at"]) if row["ended_at"] else "lives" for row in rows]),
         Column("TIME", [_duration(row["wall_s"]) for row in rows], right=True),
         Column("AGENTS", [str(len(row["agents"])) for row in rows], right=True),
-        Column("TASKS", [totals_text([row["finished"]], ascii_only=plain) for row in rows]),
+        Column("TASKS", [ended_text(row["finished"], ascii_only=plain) for row in rows]),
         Column("COST", [_cost(row["usage"]) for row in rows], right=True),
         Column("NAMES", [", ".join(row["agents"]) for row in rows], least=8),
     ]

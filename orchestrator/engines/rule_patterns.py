@@ -60,7 +60,7 @@ def rule_pattern(asked: Asked) -> RulePattern | None:
         path = given.get(EDIT_TOOLS[asked.tool])
         return _edit(asked, [path]) if isinstance(path, str) and not _removes(given) else None
     if asked.tool == PATCH_TOOL:
-        patch = given.get("command", given.get("patch"))
+        patch = given.get("command")
         return _edit(asked, list(_patched(patch))) if isinstance(patch, str) else None
     exact = _json(["call", asked.tool, asked.cwd, given, asked.text])
     return None if exact is None else RulePattern("call", exact, f"{asked.tool}: {asked.text}", (asked.cwd,))
@@ -79,8 +79,7 @@ def _edit(asked: Asked, names: list[str | None]) -> RulePattern | None:
     if not names or not all(name and name.strip() == name and name in asked.text for name in names):
         return None
     paths = tuple(sorted({posixpath.join(asked.cwd, str(name)) for name in names}))
-    exact = _json(["edit", *paths])
-    return None if exact is None else RulePattern("edit", exact, ", ".join(paths), paths)
+    return RulePattern("edit", json.dumps(["edit", *paths]), ", ".join(paths), paths)
 
 
 def _removes(given: Mapping[str, Any]) -> bool:

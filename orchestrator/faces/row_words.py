@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from orchestrator.core.attention import needs_human, state_word
-from orchestrator.core.glyphs import NEEDS_HUMAN, STATUS
+from orchestrator.core.glyphs import NEEDS_HUMAN, OUTCOME, STATUS, outcome_sign
 from orchestrator.core.model_usage import NO_MODEL
 
 
@@ -66,8 +66,6 @@ def tokens_text(usage: Mapping[str, Any] | None) -> str:
 
 def short_number(number: int) -> str:
     """A number in at most four characters: ``999``, ``12k``, ``3.4M``."""
-    if number < 1000:
-        return str(number)
     for size, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")):
         if number >= size:
             return f"{number / size:.1f}{letter}" if number < 10 * size else f"{number // size}{letter}"
@@ -88,17 +86,16 @@ def outcome_texts(finished: Mapping[str, Any]) -> str:
     return "/".join(map(str, counts if counts[2] else counts[:2]))
 
 
+def ended_text(finished: Mapping[str, int], *, ascii_only: bool = False) -> str:
+    """How many tasks ended, by outcome: ``41 ✓ 3 ✕``; empty without any."""
+    shown = [(finished.get(kind), outcome_sign(kind, ascii_only=ascii_only)) for kind in OUTCOME]
+    return " ".join(f"{number} {sign}" for number, sign in shown if number)
+
+
 def totals_parts(snapshot: Mapping[str, Any], *, ascii_only: bool = False) -> list[str]:
     """The team in numbers: ``12 agents``, ``2 need you``, ``7 busy``, ``3 idle``, ``41 ✓ 3 ✕``, ``$1.84``."""
     totals = snapshot.get("totals") or {}
     agents, need = int(totals.get("agents") or 0), int(totals.get("need_you") or 0)
-    finished = totals.get("finished") or {}
-    marks = {
-        "result": "ok" if ascii_only else "✓",
-        "error": "x" if ascii_only else "✕",
-        "canceled": "-" if ascii_only else "⊘",
-    }
-    ended = " ".join(f"{finished[key]} {mark}" for key, mark in marks.items() if finished.get(key))
     usage = totals.get("usage") or {}
     cost, unknown = usage.get("cost_usd"), int(usage.get("cost_unknown") or 0)
     money = (
@@ -110,7 +107,7 @@ def totals_parts(snapshot: Mapping[str, Any], *, ascii_only: bool = False) -> li
         f"{agents} agent{'s' * (agents != 1)}",
         f"{need} need{'s' * (need == 1)} you" if need else "",
         *(f"{totals[key]} {key}" if totals.get(key) else "" for key in ("busy", "idle", "ended")),
-        ended,
+        ended_text(totals.get("finished") or {}, ascii_only=ascii_only),
         money,
     ]
     return [part for part in parts if part]

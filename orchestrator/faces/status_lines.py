@@ -5,8 +5,7 @@ Rows are those of agent_list, their texts printable. Nothing here writes or asks
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -78,15 +77,6 @@ def footer(rows: Sequence[dict[str, Any]], width: int | None, *, ascii_only: boo
     parts = totals_parts({"totals": totals(rows)}, ascii_only=ascii_only)
     line = (" - " if ascii_only else " · ").join(parts)
     return line if width is None else cut(line, width)
-
-
-def totals_text(counts: Iterable[Mapping[str, int]], *, ascii_only: bool = False) -> str:
-    """How many tasks ended, by outcome: ``41 ✓ 3 ✕``; empty without any."""
-    total: Counter[str] = Counter()
-    for count in counts:
-        total.update(count)
-    shown = [(total[kind], outcome_sign(kind, ascii_only=ascii_only)) for kind in ("result", "error", "canceled")]
-    return " ".join(f"{number} {sign}" for number, sign in shown if number)
 
 
 def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.glyphs import outcome_sign
-from orchestrator.faces.amount_words import tokens
+from orchestrator.faces.amount_words import duration, size, tokens
 from orchestrator.faces.payload_text import block
 from orchestrator.faces.text_table import age
 
@@ -25,8 +25,8 @@ def task_lines(task: dict[str, Any], root: Path, *, ascii_only: bool = False) ->
         lines.append(f"{'cancel:':<12}requested")
     times = [
         f"queued {_clock(task['queued_at'])} ({age(task['queued_at'], now)} ago)",
-        f"waited {_seconds(task['waited_s'])}" if task["waited_s"] is not None else "",
-        f"ran {_seconds(task['ran_s'])}" if task["ran_s"] is not None else "",
+        f"waited {duration(task['waited_s'])}" if task["waited_s"] is not None else "",
+        f"ran {duration(task['ran_s'])}" if task["ran_s"] is not None else "",
         f"ended {_clock(task['ended_at'])}" if task["ended_at"] else "",
         f"limit {task['timeout_s']:g} s" if task["timeout_s"] else "",
     ]
@@ -41,8 +41,8 @@ def task_lines(task: dict[str, Any], root: Path, *, ascii_only: bool = False) ->
         lines += [f"{state}:" if task["result"] is not None else f"{state}, without a payload"]
         lines += _indented(task["result"]) if task["result"] is not None else []
     for artifact in task["artifacts"]:
-        size = f"{artifact['bytes']} bytes" if artifact["exists"] else "is not there"
-        lines.append(f"{'artifact:':<12}{_short_path(artifact['path'], root)} ({size})")
+        about = size(artifact["bytes"] if artifact["exists"] else None)
+        lines.append(f"{'artifact:':<12}{_short_path(artifact['path'], root)} ({about})")
     lines += [f"{'screen:':<12}{_short_path(path, root)}" for path in task["screens"]]
     return lines
 
@@ -57,10 +57,6 @@ def _clock(at: str | None) -> str:
         return "-"
     then = datetime.fromisoformat(at).astimezone()
     return then.strftime("%H:%M:%S" if then.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M:%S")
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 
 def _short_path(path: str, root: Path) -> str:

@@ -36,6 +36,8 @@ def test_a_cost_is_what_the_cli_reports_whatever_the_price():
 def test_a_cost_is_tokens_times_price_by_the_longest_name_that_the_model_begins_with():
     million = 1_000_000
     assert sums(ModelRequest("r", "opus-5", million, million, million, million)).view(PRICES)["cost_usd"] == 131.0
+    two = sums(ModelRequest("r", "opus-5", cached=million), ModelRequest("s", "opus-5", cached=million // 2))
+    assert (two.view(PRICES)["cached"], two.view(PRICES)["cost_usd"]) == (1_500_000, 1.5)
     # A cache without a price of its own has that of input.
     assert sums(ModelRequest("r", "o3", million, million, million, million)).view(PRICES)["cost_usd"] == 5.0
 

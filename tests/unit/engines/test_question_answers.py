@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.engines.question_answers import answers_of, questions_of
+from orchestrator.engines.question_answers import answers_of, questions_of, shown, text_of
 
 
 def question(*labels, multi=False, text="Which?"):
@@ -76,3 +76,31 @@ def test_what_is_no_known_question_is_none(given):
 
 def test_a_question_without_options_takes_any_text():
     assert answers_of(questions_of({"questions": [{"question": "Name?"}]}), "ada") == [["ada"]]
+
+
+def test_questions_are_read_in_the_words_of_each_cli():
+    options = [{"label": "Red", "description": "warm"}, {"label": "3"}]
+    claude = {"question": "Which?", "header": "Colour", "multiSelect": True, "options": options}
+    opencode = {"question": "Which?", "header": "Colour", "multiple": True, "options": options}
+    read = question("Red", "3", multi=True) | {"header": "Colour"}
+    read["options"][0]["description"] = "warm"
+    assert questions_of({"questions": [claude]}) == questions_of({"questions": [opencode]}) == (read,)
+    assert questions_of({"questions": [{"question": "Name?"}]}) == (question(text="Name?"),)
+
+
+def test_a_human_reads_each_question_with_its_numbered_options():
+    first = question("Red", "Blue", multi=True, text="Which?")
+    first["options"][1]["description"] = "cold"
+    assert text_of([first]) == "Which? (several)\n  1 Red\n  2 Blue: cold"
+    assert text_of([first, question(text="Name?")]).split("\n") == [
+        "1: Which? (several)", "  1 Red", "  2 Blue: cold", "2: Name?",
+    ]  # fmt: skip
+
+
+def test_hidden_letters_of_a_question_are_shown_everywhere():
+    hidden = question("R\u202eed", text="Wh\u202eich?") | {"header": "C\u202eolour"}
+    hidden["options"][0]["description"] = "w\u202earm"
+    (read,) = shown([hidden])
+    assert "\u202e" not in repr(read["question"] + read["header"])
+    assert r"\u202e" in read["question"] and r"\u202e" in read["header"]
+    assert all(r"\u202e" in text for text in read["options"][0].values())

@@ -83,6 +83,9 @@ NONE = {
     "a change of one file that removes it": asked("edit", {"filepath": "a", "diff": "--- a/a\n+++ /dev/null\n"}),
     "a change that leaves nothing of it": asked("edit", {"filepath": "a", "diff": "--- a\n+++ a\n@@ -1,2 +0,0 @@\n-x"}),
     "a change of several files": asked("edit", {"filepath": "a, b", "diff": "+++ a\n+x\n+++ b\n+y"}),
+    "a file with several more": asked("edit", {"filepath": "a", "files": ["a", "b"]}),
+    "a patch that is no text": asked("apply_patch", {"command": ["*** Update File: a"]}, "a"),
+    "a command with a number that is none": command("make", timeout=float("nan")),
     "a change that names several files": asked("edit", {"filepath": "a, b", "diff": "@@", "files": []}),
     "arguments that are no JSON": asked("mcp__a__b", {"a": {1}}, "x"),
     "a number that is none": asked("mcp__a__b", {"a": float("nan")}, "x"),
@@ -100,7 +103,7 @@ def test_no_two_requests_that_differ_have_one_pattern():
     patterns = [rule_pattern(one) for one in OTHERS]
     assert None not in patterns
     for first, second in itertools.combinations(patterns, 2):
-        assert (first.exact, first.paths) != (second.exact, second.paths)
+        assert first.exact != second.exact
 
 
 @pytest.mark.parametrize("one", NONE.values(), ids=NONE)
@@ -111,3 +114,18 @@ def test_what_a_human_may_not_have_seen_has_no_pattern(one):
 def test_a_pattern_names_the_places_that_must_stay_the_same():
     assert rule_pattern(command("make", cwd="/p/sub")).paths == ("/p/sub",)
     assert rule_pattern(patch("*** Add File: b", "*** Add File: /a")).paths == ("/a", "/p/b")
+    assert rule_pattern(patch("*** Add File: c: d")).paths == ("/p/c: d",)
+    assert rule_pattern(asked("edit", {"filepath": "a", "diff": "+++ a\n+x"})).paths == ("/p/a",)
+    assert rule_pattern(asked("mcp__db__query", {"a": 1}, "query", cwd="/q")).paths == ("/q",)
+
+
+@pytest.mark.parametrize(
+    ("one", "kind", "text"),
+    [
+        (command("make\n\tcheck"), "command", "make\n\tcheck"),
+        (patch("*** Add File: b", "*** Add File: /a"), "edit", "/a, /p/b"),
+        (asked("mcp__db__query", {"a": 1}, "query"), "call", "mcp__db__query: query"),
+    ],
+)
+def test_a_rule_is_listed_by_what_it_covers(one, kind, text):
+    assert (rule_pattern(one).kind, rule_pattern(one).text) == (kind, text)

@@ -1,0 +1,81 @@
+"""The items that an agent's records alone show."""
+
+import pytest
+
+from orchestrator.core.inbox_items import InboxItem, in_order, item_id, recorded_items
+from orchestrator.core.state import Agent, Block, ItemAnswer, LastEnd, Proof
+
+AT = "2026-01-01T00:00:00.000Z"
+
+
+def agent(**facts):
+    return Agent("c1", spec={"name": "coder", "run_id": "run-1"}, **facts)
+
+
+def blocked(*blocks):
+    return agent(blocks={block.kind: block for block in blocks})
+
+
+@pytest.mark.parametrize(
+    ("block", "kind", "by"),
+    [
+        ("permission", "permission", "screen"), ("dialog", "dialog", "screen"), ("hooks", "dialog", "records"),
+        ("trust", "trust", "records"), ("login", "login", "records"), ("rate_limit", "rate_limit", "records"),
+        ("context_full", "blocked", "records"), ("", "blocked", "records"),
+    ],
+)  # fmt: skip
+def test_each_cause_that_blocks_an_agent_is_an_item(block, kind, by):
+    (item,) = recorded_items(blocked(Block(block, "why", "5pm", AT, 7)))
+    assert (item.kind, item.by, item.text, item.since, item.until) == (kind, by, "why", AT, "5pm")
+    assert (item.agent_id, item.name, item.run_id, item.holds, item.answers) == ("c1", "coder", "run-1", True, ())
+
+
+def test_the_same_cause_that_comes_back_is_another_item():
+    ids = {
+        recorded_items(blocked(Block(kind, "why", None, AT, seq)))[0].item_id
+        for kind in ("login", "trust")
+        for seq in (7, 9)
+    }
+    assert len(ids) == 4
+
+
+def test_a_question_that_a_hook_asks_too_is_one_item():
+    asking = blocked(Block("permission", "Bash: make", None, AT, 7), Block("login", "log in", None, AT, 8))
+    assert [item.kind for item in recorded_items(asking, asked_elsewhere=True)] == ["login"]
+
+
+def test_a_stalled_and_a_failed_agent_are_items_with_the_reason_and_the_time_of_their_records():
+    proofs = {"stalled": Proof("outbox", 5, "stalled", "a"), "life": Proof("outbox", 6, "failed", "b")}
+    stalled, failed = recorded_items(
+        agent(stalled="no event", proofs=proofs, life="failed", failure={"reason": "exit 1"})
+    )
+    assert (stalled.kind, stalled.text, stalled.since, stalled.holds) == ("stalled", "no event", "a", True)
+    assert (failed.kind, failed.text, failed.since, failed.holds) == ("failed", "exit 1", "b", True)
+    assert recorded_items(agent(life="failed", proofs=proofs))[0].text == "failed"
+    assert recorded_items(agent(stalled="no event")) == recorded_items(agent(life="failed")) == []
+
+
+def test_the_last_task_that_ended_in_error_is_an_item_until_somebody_takes_note():
+    end = LastEnd("t1", "make check", "error", "exit 2", AT, 9)
+    (item,) = recorded_items(agent(last_end=end))
+    assert (item.kind, item.text, item.since, item.holds) == ("error", "make check: exit 2", AT, False)
+    assert (item.task_id, item.task_title, item.answers) == ("t1", "make check", ("dismiss",))
+    untitled = recorded_items(agent(last_end=end._replace(title="", reason="")))[0]
+    assert (untitled.text, untitled.task_title) == ("t1", "t1")
+    noted = agent(last_end=end, answers={item.item_id: ItemAnswer("dismiss", "", 10)})
+    assert recorded_items(noted) == recorded_items(agent(last_end=end, life="deleted")) == []
+    assert recorded_items(agent(last_end=end._replace(outcome="canceled"))) == []
+    assert recorded_items(agent(last_end=end._replace(seq=10)))[0].item_id != item.item_id
+
+
+def test_items_that_hold_an_agent_come_first_and_the_oldest_of_them_on_top():
+    def item(name, since, *, holds=True):
+        return InboxItem(name, "login", "c1", "", since, holds=holds)
+
+    items = [item("d", "1", holds=False), item("c", "3"), item("b", "2"), item("a", "3")]
+    assert [one.item_id for one in in_order(items)] == ["b", "a", "c", "d"]
+
+
+def test_an_id_tells_its_parts_apart():
+    assert len({item_id("a", "b"), item_id("ab"), item_id("a", "b", ""), item_id("b", "a")}) == 4
+    assert len(item_id("\ud800")) == 8
