@@ -26,10 +26,10 @@ from orchestrator.faces.text_table import cut
 WATCH_S = 1.0
 """How often a watched inbox is drawn again: the ages change."""
 WAIT_S = 3600.0
-OFFLINE = "no daemon answers: shown from the files; what CLIs ask at this moment is not in them"
+OFFLINE = "no daemon answers: this is from the files, which do not have what CLIs ask at this moment"
 DONE = {
     "approve": "approved",
-    "always": "approved, and from now on without a question",
+    "always": "approved; the same is not asked again",
     "deny": "denied",
     "answer": "answered",
     "release": "its pane asks now",
@@ -42,14 +42,14 @@ ItemId = Annotated[
 
 def inbox(
     item: Annotated[
-        str, typer.Argument(metavar="[ID]", help="Show all about this item.", autocompletion=completion.items)
+        str, typer.Argument(metavar="[ID]", help="Show this item in full.", autocompletion=completion.items)
     ] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again at each change until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what waits for you: permissions, logins, errors.
 
-    Whoever stands still until you act comes first. With ID: the whole text, and the commands that answer it.
+    Agents that stand still until you act come first. With ID it shows the whole text and the commands that answer it.
     """
     place = project_here()
     if watch:
@@ -81,7 +81,7 @@ def deny(
 ) -> None:
     """Refuse what an agent asks for.
 
-    Its model goes on with another try, where the CLI lets it.
+    The agent's model may then try something else; opencode ends its turn.
     """
     _answer(item, "deny", reason, as_json=as_json)
 
@@ -108,7 +108,7 @@ def release(item: ItemId, as_json: Json = False) -> None:
 def dismiss(item: ItemId, as_json: Json = False) -> None:
     """Take an error, a conflict or a budget off the inbox.
 
-    Nobody is held up by these; the record says that you have seen it.
+    These hold nobody up. A record says that you have seen it.
     """
     _answer(item, "dismiss", "", as_json=as_json)
 
@@ -148,7 +148,7 @@ def _chosen(snapshot: dict[str, Any], wanted: str) -> dict[str, Any] | None:
     for item in snapshot["inbox"]:
         if item["id"] == wanted.strip().lower():
             return dict(item)
-    raise BadRequest("unknown_item", f"the inbox has no item {wanted!r} now: it is over, or there was none")
+    raise BadRequest("unknown_item", f"the inbox has no item {wanted!r} now: it is over, or never was there")
 
 
 def _texts(snapshot: dict[str, Any], item: dict[str, Any] | None) -> Sequence[str]:

@@ -281,8 +281,8 @@ class Config(BaseModel):
     approvals_hold: Literal["faces", "always", "never"] = _key(
         "own",
         "faces",
-        "When Codex and Gemini CLI, which show no dialog while a hook waits, wait for an answer from outside; faces: "
-        "while top or the web page is open.",
+        "When Codex and Gemini CLI wait for an answer from outside, with no dialog in the pane. faces: while top or "
+        "the web page is open.",
     )
     approvals_hold_s: float = _key(
         "own",
@@ -301,7 +301,7 @@ class Config(BaseModel):
     budget_usd: float = _key(
         "harmless",
         0.0,
-        "Cost of a team run above which the inbox says so; estimated, 0: no limit. Nothing is stopped.",
+        "Estimated cost of a team run above which the inbox shows an item; 0: no limit. Nothing is stopped.",
         "USD",
         ge=0,
         le=1_000_000,
@@ -309,9 +309,11 @@ class Config(BaseModel):
     prices: dict[str, dict[Literal["input", "cached", "cache_write", "output"], Price]] = _key(
         "harmless",
         {},
-        "Prices of models whose CLI tells no cost, in USD per million tokens: for a model's name, or how it begins.",
+        "Prices of models whose CLI reports no cost, in USD per million tokens, by model name or its beginning.",
     )
-    top_keys: dict[str, str] = _key("own", {}, "Keys of orchestrator top: for the name of an action its key.")
+    top_keys: dict[str, str] = _key(
+        "own", {}, "Keys of orchestrator top, by the name of the action; separate several keys by spaces."
+    )
     gc_after_s: float = _key(
         "harmless", 604_800.0,
         "Time after which orchestrator gc removes the data of a deleted agent.", "s",

@@ -16,10 +16,10 @@ from orchestrator.engines.permission_requests import Asked, PermissionRequest
 
 EVENT = "PermissionRequest"
 DENIED = "The user denied this."
-"""What the model is told of a denial without a reason."""
+"""The reason that the model reads if the human gave none."""
 SHOWN_BACK = frozenset({"ExitPlanMode"})
-"""Tools of Claude Code of which it takes an approval only together with their input. A plan may be in a file alone:
-then nobody sees here what an approval would be of."""
+"""Tools whose approval Claude Code takes only with their input. The plan may be in a file alone: then nobody can
+read it here, and it cannot be approved here."""
 LEADS = ("command", "file_path", "notebook_path", "path", "url", "query", "plan")
 """Arguments that say what a tool is to do: the first of them begins the text, without its name."""
 

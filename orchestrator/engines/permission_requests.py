@@ -40,7 +40,8 @@ class PermissionRequest:
     what it prints}``. ``dialog_meanwhile``: the CLI shows its own dialog too, and the first answer wins. ``key``
     tells the request from others of the agent; "": the hook's connection does. ``dialog_covers``: what an answer
     in the CLI's own dialog may settle for later requests too, which the CLI then does not ask. ``refused``: no human
-    is asked, the CLI gets the denial at once. ``subagent``: who asks inside the CLI, if not its main conversation.
+    is asked, the CLI gets the denial at once. ``subagent``: the id of the subagent that asks; "" for the
+    main conversation.
     """
 
     asked: Asked

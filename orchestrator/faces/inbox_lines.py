@@ -44,7 +44,7 @@ def inbox_lines(items: Sequence[Mapping[str, Any]], width: int | None, now: date
 
 
 def item_lines(item: Mapping[str, Any], width: int | None, now: datetime) -> list[str]:
-    """All about one item: who asks, the whole text, the questions, and the commands that answer it."""
+    """One item in full: its agent, task, text and questions, and the commands that answer it."""
     who = _flat(item["name"] or item["agent_id"])
     task = f", {_flat(item['task_title'])}" if item.get("task_title") else ""
     lines = [f"{item['id']}: {item['kind']} of {who}{task}; for {age(item['since'], now)}"]
