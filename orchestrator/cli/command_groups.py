@@ -9,19 +9,7 @@ from typer.core import TyperGroup
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Every day": (
-        "up",
-        "down",
-        "top",
-        "status",
-        "why",
-        "agent",
-        "task",
-        "logs",
-        "peek",
-        "attach",
-        "diff",
-        "merge",
-        "runs",
+        "up", "down", "top", "status", "why", "agent", "task", "logs", "peek", "attach", "diff", "merge", "runs",
         "web",
     ),
     "Questions of agents": ("inbox", "approve", "deny", "answer", "release", "dismiss", "approvals"),
@@ -29,7 +17,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Other work": ("squad", "spawn", "gsd", "worktree", "roles"),
     "Set-up": ("setup", "doctor", "trust", "config", "demo"),
     "Upkeep": ("daemon", "gc", "verify", "schema", "version"),
-}
+}  # fmt: skip
 """The commands of the top level in the order of the help; what is in no section is not listed."""
 
 INSTEAD = {

@@ -42,7 +42,7 @@ def state_word(row: Mapping[str, Any]) -> str:
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows: who needs a human, the busy, the idle, the ended; the oldest status first."""
+    """The rows: agents that need a human, busy, idle and ended ones; in each group the oldest status first."""
     return sorted(rows, key=lambda row: (_place(row), _since(row), str(row["agent_id"])))
 
 

@@ -68,7 +68,7 @@ _SHOWN = (
 
 
 def item_id(*parts: object) -> str:
-    """The id of the item that these parts tell from all others: eight hexadecimal digits."""
+    """The id that is derived from these parts: eight hexadecimal digits."""
     return hashlib.sha256("\0".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
@@ -123,7 +123,7 @@ def recorded_items(agent: Agent, *, asked_elsewhere: bool = False) -> list[Inbox
 
 
 def in_order(items: Iterable[InboxItem]) -> list[InboxItem]:
-    """The items: those by which an agent is held up first, the oldest first."""
+    """The items: first those that hold an agent up, and of these the oldest."""
     return sorted(items, key=lambda item: (not item.holds, item.since, item.item_id))
 
 

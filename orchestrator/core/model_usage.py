@@ -19,8 +19,7 @@ TOKENS_MAX = 10**12
 """No request has more tokens: a larger number is not counted."""
 
 Prices = Mapping[str, Mapping[str, float]]
-"""For the name of a model, or how it begins: USD per million tokens of ``input``, ``cached``, ``cache_write`` and
-``output``."""
+"""By model name or its beginning: USD per million tokens of ``input``, ``cached``, ``cache_write`` and ``output``."""
 
 
 class ModelRequest(NamedTuple):

@@ -364,7 +364,7 @@ ROW = Engine(
         'Only approval "all" skips the question before a shell command whose text came with a task.',
         "A tool of an MCP server and a build file such as package.json are approved in its dialog alone.",
         "With an extension, it asks in its dialogs alone; so it does for tools that its policies or settings name.",
-        "After a dialog in the pane, such calls stay there: it does not tell if its human allowed them for good.",
+        "After a dialog in the pane, such calls stay there: it does not report whether they are allowed for good.",
         "Trusting the folder in an agent's pane restarts the CLI and ends the agent: create it again.",
         "While it retries the API, only its debug log shows it: the daemon reads and shortens the log.",
         "Facts that it saves for all projects are kept only for this agent.",

@@ -41,45 +41,17 @@ TITLES = {SHELL: "Shell", "write_file": "WriteFile", "replace": "Edit", "web_fet
 _MARK_KEY = "orchestrator_approval"
 _OTHER_NAMES = {"ShellTool": SHELL, "WriteFileTool": "write_file", "EditTool": "replace", "WebFetchTool": "web_fetch"}
 _NAMED_IN = ("allowed", "core", "exclude", "confirmationRequired")
+_ONCE_NAMED_IN = ("allowedTools", "coreTools", "excludeTools")
 _EDIT_MODE = "autoEdit"
 _MODES = ("default", _EDIT_MODE)
 _WORD = re.compile(r"[^\s;&|()<>`$\"']+")
 # What Gemini CLI 0.61 runs unasked while it stays in the project: its isSafeToCallWithExec, and what that checks more
 # closely. A command of several parts is asked about in any case.
-_HARMLESS = frozenset(
-    [
-        "cat",
-        "cd",
-        "cut",
-        "echo",
-        "expr",
-        "false",
-        "grep",
-        "head",
-        "id",
-        "ls",
-        "nl",
-        "paste",
-        "pwd",
-        "rev",
-        "seq",
-        "stat",
-        "tail",
-        "tr",
-        "true",
-        "uname",
-        "uniq",
-        "wc",
-        "which",
-        "whoami",
-        "numfmt",
-        "tac",
-        "base64",
-        "find",
-        "rg",
-        "ripgrep",
-    ]
-)
+_HARMLESS = frozenset((
+    "cat", "cd", "cut", "echo", "expr", "false", "grep", "head", "id", "ls", "nl", "paste", "pwd", "rev", "seq",
+    "stat", "tail", "tr", "true", "uname", "uniq", "wc", "which", "whoami", "numfmt", "tac", "base64", "find", "rg",
+    "ripgrep",
+))  # fmt: skip
 _HARMLESS_WITH = {"git": frozenset(["status", "log", "diff", "show", "branch"]), "sed": frozenset(("-n",))}
 _SEVERAL = re.compile(r"[;&|\n`]|\$\(")
 
@@ -142,11 +114,7 @@ def _mode(layers: Sequence[Mapping[str, Any]]) -> str:
 def _named(layer: Mapping[str, Any]) -> list[str]:
     tools = layer.get("tools")
     lists = [tools.get(key) for key in _NAMED_IN] if isinstance(tools, dict) else []
-    lists += [
-        layer.get("allowedTools"),
-        layer.get("coreTools"),
-        layer.get("excludeTools"),
-    ]  # as they were called once
+    lists += [layer.get(key) for key in _ONCE_NAMED_IN]
     return [str(name).partition("(")[0] for names in lists if isinstance(names, list) for name in names]
 
 

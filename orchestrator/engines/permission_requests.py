@@ -1,4 +1,4 @@
-"""What a CLI asks its user through its hook or plugin, and what it is answered: the types. Pure."""
+"""The types of what a CLI asks its user through its hook or plugin, and of the answer. Pure."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class DialogForm(NamedTuple):
 
 
 class ScreenDialog(NamedTuple):
-    """One dialog on a screen. ``lines`` are its text without frames; ``cut``: it does not show or hides something."""
+    """One dialog on a screen. ``lines`` are its text without frames; ``cut``: it is not all visible."""
 
     lines: tuple[str, ...]
     keys: Mapping[ItemDecision, str]
@@ -44,7 +44,7 @@ class ScreenDialog(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Of all that the dialog says; a line that is broken elsewhere is another line."""
+        """The hash of all that the dialog says. A line that is wrapped at another place is another line."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

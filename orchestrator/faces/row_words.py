@@ -47,7 +47,7 @@ def run_state(run: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
 
 
 def cost_text(usage: Mapping[str, Any] | None) -> str:
-    """What it cost: ``$0.41``; a dash if that is not known, empty if nothing is known of it."""
+    """The cost: ``$0.41``; a dash if it is not known, empty if there is no usage or no model."""
     if not usage or usage.get("unknown") == NO_MODEL:
         return ""
     cost = usage.get("cost_usd")

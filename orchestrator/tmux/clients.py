@@ -133,7 +133,7 @@ def ring(client: AttachedClient) -> bool:
 
 
 def set_needs(socket: TmuxSocket, window_id: str, count: int, before: Collection[str] = ()) -> list[str]:
-    """Record that so many agents of the window's run need somebody; returns the sessions that show the window.
+    """Record how many agents of the window's run need a human; returns the sessions that show the window.
 
     ``before`` are sessions that showed it earlier: their count is made anew too. Harmless if window or server are
     gone; else raises as `Tmux.run`.

@@ -23,7 +23,7 @@ from orchestrator.trust.launched import process_key
 PLACE = "holders"
 RELAY = b"mcp"
 WORDS = 16
-"""As many words of a command line are looked at."""
+"""Number of words of a command line that are looked at."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"})
 
 

@@ -1,6 +1,6 @@
-"""What the snapshot shows of agents that no record says: what they used, what they changed, what is on their screens.
+"""What the snapshot shows of agents beyond their records: what they used and changed, and what their screens show.
 
-All of it is asked for while somebody looks; only what they used is also read when a turn or task ends.
+It is read while a face is open. What agents used is also read when a turn or a task ends.
 """
 
 from __future__ import annotations

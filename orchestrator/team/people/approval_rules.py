@@ -28,7 +28,7 @@ from orchestrator.trust import identity, state_dir
 from orchestrator.trust.state_dir import StateDirUnsafe
 
 RULES_MAX = 1000
-"""As many rules a project may have; then none can be made until one is removed."""
+"""Maximum number of rules of a project."""
 TEXT_MAX = 300
 _PLACE = "approval_rules"
 _ID = re.compile(r"[0-9a-f]{12}")

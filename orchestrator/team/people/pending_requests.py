@@ -14,7 +14,7 @@ from orchestrator.team.wake.parking import HookChannel
 PAST_ITEMS = 1000
 """How many ended items are remembered, so that a late answer is told from a wrong id."""
 REQUESTS_MAX = 100
-"""As many requests of one agent may wait; a program that sends events without end floods no inbox."""
+"""Maximum number of waiting requests of one agent: a program that never stops asking must not flood the inbox."""
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ Recorded = tuple[dict[str, Any] | None, dict[str | None, dict[str, Any]]]
 
 
 def recorded_figures(root: Path, prices: Prices) -> Callable[[str, str], Recorded]:
-    """A function that returns the figures of an agent by its id and its engine."""
+    """A function of an agent's id and engine that returns its figures."""
     paths = Paths(root)
 
     def of_agent(agent_id: str, engine: str) -> Recorded:

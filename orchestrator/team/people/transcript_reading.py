@@ -34,7 +34,7 @@ class TranscriptPosition:
 
 
 def read_on(path: Path, position: TranscriptPosition, usage: TranscriptUsage) -> tuple[list[ModelRequest], bool]:
-    """The requests in the whole lines that follow the position, which is moved; and whether there is more to read.
+    """The requests in the whole lines after the position, and whether there is more to read. Moves the position.
 
     A file that was replaced or has become shorter is read from its beginning. Links and files of others are not read.
     """
