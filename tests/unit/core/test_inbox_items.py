@@ -1,9 +1,11 @@
 """The items that an agent's records alone show."""
 
+from dataclasses import replace
+
 import pytest
 
-from orchestrator.core.inbox_items import InboxItem, in_order, item_id, recorded_items
-from orchestrator.core.state import Agent, Block, ItemAnswer, LastEnd, Proof
+from orchestrator.core.inbox_items import InboxItem, in_order, item_id, of_agent, recorded_items
+from orchestrator.core.state import Agent, Block, ItemAnswer, LastEnd, Proof, Task
 
 AT = "2026-01-01T00:00:00.000Z"
 
@@ -79,3 +81,36 @@ def test_items_that_hold_an_agent_come_first_and_the_oldest_of_them_on_top():
 def test_an_id_tells_its_parts_apart():
     assert len({item_id("a", "b"), item_id("ab"), item_id("a", "b", ""), item_id("b", "a")}) == 4
     assert len(item_id("\ud800")) == 8
+
+
+def test_items_of_different_kinds_and_agents_never_share_an_id():
+    proof = Proof("outbox", 5, "", AT)
+    facts = {
+        "blocks": {"login": Block("login", "", None, AT, 5)}, "stalled": "", "life": "failed",
+        "proofs": {"stalled": proof, "life": proof}, "last_end": LastEnd("t", "", "error", "", AT, 5),
+    }  # fmt: skip
+    ids = {item.item_id for name in ("c1", "c2") for item in recorded_items(Agent(name, **facts))}
+    assert len(ids) == 8
+
+
+def test_an_item_names_its_agent_and_the_task_that_waits():
+    waiting = InboxItem("1", "login", "c1", "", AT)
+    task = Task("t1", 3, 1, None, "Review")
+    known = of_agent(waiting, agent(lease=task))
+    assert (known.name, known.run_id, known.task_id, known.task_title) == ("coder", "run-1", "t1", "Review")
+    assert of_agent(waiting, agent(lease=replace(task, title=""))).task_title == "t1"
+    own = of_agent(replace(waiting, task_id="t0", task_title="Plan"), agent(lease=task))
+    assert (own.task_id, own.task_title) == ("t0", "Plan")
+    nameless = of_agent(waiting, Agent("c1"))
+    assert (nameless.name, nameless.run_id, nameless.task_id, nameless.task_title) == ("c1", "", None, None)
+
+
+def test_a_face_gets_every_fact_of_an_item_as_json():
+    asked = ({"question": "Which?"},)
+    item = InboxItem("1", "question", "c1", "text", AT, questions=asked, answers=("answer", "deny"))
+    assert item.as_dict() == {
+        "id": "1", "kind": "question", "agent_id": "c1", "text": "text", "since": AT, "holds": True, "name": "",
+        "run_id": "", "task_id": None, "task_title": None, "until": None, "tool": "", "cwd": "", "asked": "",
+        "questions": [{"question": "Which?"}], "answers": ["answer", "deny"], "by": "records", "cut": False,
+    }  # fmt: skip
+    assert replace(item, questions=None).as_dict()["questions"] is None

@@ -137,6 +137,8 @@ def test_agents_whose_files_were_removed_take_their_tasks_out_of_the_count() -> 
         ),
         ([needs("c1", "a"), needs("c1", "b")], "◐ c1 needs you · orchestrator attach c1"),
         ([failed("w1")], "✕ w1 failed: 3 restarts · orchestrator attach w1"),
+        ([failed("w1", "")], "✕ w1 failed · orchestrator attach w1"),
+        ([failed("w1"), failed("w1")], "✕ w1 failed · orchestrator attach w1"),
         ([failed("w1"), failed("w2")], "✕ 2 agents failed: w1, w2 · orchestrator inbox"),
         (
             [failed("w1"), needs("c1")],
@@ -155,6 +157,8 @@ def test_the_words_of_an_announcement(notices: list[Notice], line: str) -> None:
 def test_many_names_are_counted() -> None:
     text = announcement([needs(f"c{number}") for number in range(NAMES_MAX + 3)]).text
     assert text == "7 agents need you: c0, c1, c2, c3 and 3 more"
+    text = announcement([needs(f"c{number}") for number in range(NAMES_MAX)]).text
+    assert text == "4 agents need you: c0, c1, c2, c3"
 
 
 def test_a_narrow_line_leaves_out_the_command_and_ascii_has_a_sign_of_its_own() -> None:

@@ -3,7 +3,9 @@
 import pytest
 
 from orchestrator.core.glyphs import NEEDS_HUMAN, STATUS
+from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.faces.row_words import (
+    cost_text,
     diff_text,
     ended_text,
     outcome_texts,
@@ -24,6 +26,13 @@ from orchestrator.faces.row_words import (
 )  # fmt: skip
 def test_a_number_has_four_characters_at_most(number, text):
     assert short_number(number) == text
+
+
+def test_a_cost_that_is_not_known_is_a_dash_and_no_model_costs_nothing():
+    assert cost_text({"cost_usd": 0.412, "unknown": ""}) == "$0.41"
+    assert cost_text({"cost_usd": 0.0}) == "$0.00"
+    assert cost_text({"cost_usd": None, "unknown": "no price"}) == "\u2013"
+    assert cost_text({"cost_usd": 0.0, "unknown": NO_MODEL}) == cost_text({}) == cost_text(None) == ""
 
 
 def test_tokens_are_all_that_were_used():
