@@ -84,7 +84,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "agent_get shows the agent's unfinished tasks",
     ),
     "unknown_run": (BadRequest, "no team run has this id", "agent_list(scope='all') shows every run"),
-    "unknown_item": (BadRequest, "the inbox has no item with this id", "orchestrator inbox lists the items"),
+    "unknown_item": (
+        BadRequest,
+        "the inbox has no item with this id",
+        "orchestrator inbox lists the items; those of another project: orchestrator -C DIR inbox",
+    ),
     "unknown_rule": (
         BadRequest,
         "the project has no rule of approve --always with this id",

@@ -16,6 +16,9 @@ from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import COUNTING, REASON_MAX, SCREEN_KINDS, ScreenFinding
 from orchestrator.core.state import Agent
 
+STOPPED = "suspended"
+"""The kind of block for an agent whose process was suspended (SIGSTOP, Ctrl-Z); lifted when that is continued."""
+
 
 def block(agent: Agent, cause: str, reason: str, *, at: str) -> list[Draft]:
     """Record that ``cause`` blocks the agent; empty while that cause is recorded already."""
@@ -56,8 +59,9 @@ def explained(agent: Agent, finding: ScreenFinding | None, *, at: str) -> list[D
 
 
 def called(agent: Agent, *, at: str) -> list[Draft]:
-    """The agent has called, so nothing blocks it."""
-    return unblock(agent, set(agent.blocks), at=at, reason="it called") if agent.blocks else []
+    """The agent has called, so nothing blocks it but a process that was stopped."""
+    causes = agent.blocks.keys() - {STOPPED}
+    return unblock(agent, causes, at=at, reason="it called") if causes else []
 
 
 def _lives(agent: Agent) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from orchestrator.core.screens import QUESTIONS
-from orchestrator.core.state import Agent, Block
+from orchestrator.core.state import Agent, Block, LastEnd
 
 ItemKind = Literal[
     "permission", "question", "login", "trust", "rate_limit", "dialog", "blocked", "stalled", "failed", "error",
@@ -104,22 +104,23 @@ def recorded_items(agent: Agent, *, asked_elsewhere: bool = False) -> list[Inbox
         items.append(
             InboxItem(item_id(agent.agent_id, "failed", proof.seq), "failed", agent.agent_id, reason, proof.at)
         )
-    end = agent.last_end
-    if end is not None and end.outcome == "error" and agent.lease is None and agent.life != "deleted":
-        items.append(
-            InboxItem(
-                item_id(agent.agent_id, "error", end.seq),
-                "error",
-                agent.agent_id,
-                ": ".join(filter(None, (end.title or end.task_id, end.reason))),
-                end.at,
-                holds=False,
-                task_id=end.task_id,
-                task_title=end.title or end.task_id,
-                answers=("dismiss",),
-            )
-        )
+    if agent.life != "deleted":
+        items.extend(_failed_task(agent, end) for end in agent.errors.values())
     return [of_agent(item, agent) for item in items if item.item_id not in agent.answers]
+
+
+def _failed_task(agent: Agent, end: LastEnd) -> InboxItem:
+    return InboxItem(
+        item_id(agent.agent_id, "error", end.seq),
+        "error",
+        agent.agent_id,
+        ": ".join(filter(None, (end.title or end.task_id, end.reason))),
+        end.at,
+        holds=False,
+        task_id=end.task_id,
+        task_title=end.title or end.task_id,
+        answers=("dismiss",),
+    )
 
 
 def in_order(items: Iterable[InboxItem]) -> list[InboxItem]:

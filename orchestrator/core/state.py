@@ -90,7 +90,10 @@ REMEMBERED_CALLS = 1000
 
 
 REMEMBERED_ANSWERS = 50
-"""Per agent: the least number of answered items of the inbox that are known."""
+"""Per agent: the least number of answered items of the inbox that are known, and of dismissed ones."""
+
+REMEMBERED_ERRORS = 10
+"""Per agent: how many tasks that ended in `error` wait at most for a human to take note of them."""
 
 
 class Answered(NamedTuple):
@@ -205,6 +208,7 @@ class Agent:
     calls: dict[str, Answered] = field(default_factory=dict)  # by req
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
     last_end: LastEnd | None = None
+    errors: dict[str, LastEnd] = field(default_factory=dict)  # by task; not dismissed yet, the newest only
     answers: dict[str, ItemAnswer] = field(default_factory=dict)  # by the id of the item; the newest only
     created_at: str | None = None
     ready_at: str | None = None
@@ -347,6 +351,10 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.outcomes[after] += 1
         reason = "" if after == "result" else reason_of(record.get("payload"))
         agent.last_end = LastEnd(task_id, task.title, after, reason, record["at"], record["seq"])
+        if after == "error":
+            agent.errors[task_id] = agent.last_end
+            if len(agent.errors) > REMEMBERED_ERRORS:
+                del agent.errors[next(iter(agent.errors))]
         agent.cancels.discard(task_id)
         if record.get("timed_out"):
             agent.overrun = record["epoch"]
@@ -366,6 +374,13 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.proofs.pop("lease", None)
     else:
         task.state = after
+
+
+def _newest(answers: dict[str, ItemAnswer]) -> dict[str, ItemAnswer]:
+    """The newest answers; what was dismissed is kept apart, for it may still be so while much else is answered."""
+    dismissed = [item for item, answer in answers.items() if answer.decision == "dismiss"]
+    others = [item for item, answer in answers.items() if answer.decision != "dismiss"]
+    return {item: answers[item] for item in (*dismissed[-REMEMBERED_ANSWERS:], *others[-REMEMBERED_ANSWERS:])}
 
 
 _OF_THE_HEAD = frozenset({"delivered", "result", "error"})
@@ -412,8 +427,10 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.proofs["parked"] = Proof("outbox", record["seq"], kind, record["at"])
     elif kind == "answered":
         agent.answers[record["item"]] = ItemAnswer(record["decision"], record.get("text") or "", record["seq"])
-        if len(agent.answers) > 2 * REMEMBERED_ANSWERS:
-            agent.answers = dict(list(agent.answers.items())[-REMEMBERED_ANSWERS:])
+        if record["decision"] == "dismiss" and record["kind"] == "error":
+            agent.errors.pop(record.get("task_id") or "", None)
+        if len(agent.answers) > 3 * REMEMBERED_ANSWERS:
+            agent.answers = _newest(agent.answers)
     elif kind in ("stalled", "recovered"):
         agent.stalled = (record.get("reason") or "stalled") if kind == "stalled" else None
         agent.proofs["stalled"] = Proof("outbox", record["seq"], kind, record["at"])

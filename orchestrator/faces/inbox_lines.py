@@ -73,7 +73,9 @@ def _ways(item: Mapping[str, Any]) -> list[str]:
     """The commands that answer, each as it can be copied."""
     commands = [_DONE[answer] for answer in item["answers"] if answer in _DONE]
     ways = [(command.format(id=item["id"]), about) for command, about in commands]
-    if item.get("holds"):
+    if item["kind"] in ("stalled", "failed"):
+        ways.append((f"orchestrator why {_flat(item['agent_id'])}", "the records that say so"))
+    elif item.get("holds"):
         ways.append((f"orchestrator attach {_flat(item['agent_id'])}", "or answer in its pane"))
     size = max((len(command) for command, about in ways if about), default=0)
     return [f"  {command:<{size}}  {about}".rstrip() for command, about in ways]

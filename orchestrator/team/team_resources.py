@@ -75,6 +75,9 @@ class TeamResources:
 
     async def read(self, uri: str, _session: Any) -> Contents:
         """BadRequest ``unknown_run``, ``unknown_agent``, ``unknown_artifact`` or ``unknown_resource``."""
+        if uri in TEAM:
+            whole = await self._feed.once()
+            return _json(uri, whole if uri == "team://snapshot" else {"inbox": whole["inbox"]})
         return await asyncio.to_thread(self._artifact, uri) or self._records(uri)
 
     def subscribed(self, _uri: str, _session: Any) -> None:
@@ -104,9 +107,6 @@ class TeamResources:
         return end
 
     def _records(self, uri: str) -> types.TextResourceContents:
-        if uri in TEAM:
-            answer = self._feed.whole() if uri == "team://snapshot" else {"inbox": self._feed.inbox()}
-            return _text(uri, JSON, orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
         scheme, owner, path, tail = parts_of_uri(uri)
         if scheme == "run" and path == ["broadcast"]:
             run = self._roster.runs.get(owner)
@@ -116,8 +116,7 @@ class TeamResources:
         if scheme == "agent" and path == ["outbox"]:
             return _text(uri, NDJSON, _lines(self._roster.entry(owner).outbox.tail(tail, 8 * PAGE_BYTES)))
         if scheme == "agent" and path == ["meta"]:
-            meta = meta_of(self._roster, self._roster.entry(owner))
-            return _text(uri, JSON, orjson.dumps(meta, option=orjson.OPT_INDENT_2).decode())
+            return _json(uri, meta_of(self._roster, self._roster.entry(owner)))
         raise unknown_resource(uri)
 
     def _artifact(self, uri: str) -> Contents | None:
@@ -137,6 +136,10 @@ class TeamResources:
 
 def _lines(records: list[dict[str, Any]]) -> str:
     return "".join(orjson.dumps(record_view(record)).decode() + "\n" for record in records)
+
+
+def _json(uri: str, value: Any) -> types.TextResourceContents:
+    return _text(uri, JSON, orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def _text(uri: str, mime: str, text: str) -> types.TextResourceContents:

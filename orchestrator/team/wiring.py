@@ -75,6 +75,7 @@ class TeamWiring:
         self.approvals.further_items = self._figures.items
         self.feed = SnapshotFeed(roster, self.approvals, self._figures.facts(), boot)
         self.feed.watched = self._figures.watched
+        self.feed.glance = self._figures.glance
         self.approvals.run_items = self.feed.run_items
         self.approvals.changed = self.feed.touch
         self.supervisor.screen_watch.on_dialog = self.feed.touch

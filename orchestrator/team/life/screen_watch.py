@@ -34,8 +34,6 @@ from orchestrator.team.roster.roster import Roster
 log = structlog.get_logger()
 
 EVERY_S = 2.0
-STOPPED = "suspended"
-"""The kind of block for an agent whose process was suspended (SIGSTOP, Ctrl-Z)."""
 STOPPED_EVERY = 2
 PANES_EVERY = 5
 """Number of looks between two checks: for suspended processes, and for panes that are gone."""
@@ -155,11 +153,11 @@ class ScreenWatch:
             at = self._at()
             drafts: list[Draft] = []
             if life.stopped is None:
-                drafts = blocked.unblock(entry.state, {STOPPED}, at=at, reason="it was continued")
+                drafts = blocked.unblock(entry.state, {blocked.STOPPED}, at=at, reason="it was continued")
             elif life.stopped == before:
                 what = processes.command_of(life.stopped)[:60]
                 reason = f"its process {life.stopped} ({what}) was stopped; kill -CONT {life.stopped} continues it"
-                drafts = blocked.block(entry.state, STOPPED, reason, at=at)
+                drafts = blocked.block(entry.state, blocked.STOPPED, reason, at=at)
             try:
                 self._roster.write(entry, drafts)
             except OrchestratorError as error:

@@ -5,6 +5,7 @@ It is read while a face is open. What agents used is also read when a turn or a 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from orchestrator.core.inbox_items import InboxItem
@@ -46,6 +47,10 @@ class AgentFigures:
         self.usage.watched(is_open)
         self.sizes.watched(is_open)
         self.lines.watched(is_open)
+
+    async def glance(self) -> None:
+        """Look once at what is known only while somebody looks."""
+        await asyncio.gather(self.sizes.glance(), self.lines.glance())
 
     async def close(self) -> None:
         """Stop asking."""

@@ -63,7 +63,7 @@ class PeopleRequests:
         ``answers``: the face can answer items; that counts only for one that may.
         """
         if not wait_ms and not since and not answers:
-            return self._feed.whole()
+            return await self._feed.once()
         conn = client.origin.conn
         if answers and conn not in self._judged:
             self._judged[conn] = await self._authority.may_answer(client)

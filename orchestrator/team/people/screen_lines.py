@@ -31,6 +31,7 @@ class ScreenLines:
         self._lines: dict[str, tuple[str, str]] = {}  # agent -> as it stands there, as it is shown
         self._still: dict[str, int] = {}  # agents that are parked and were looked at since -> calls by then
         self._rounds = WatchedRounds(roster.clock, EVERY_S, self._tick)
+        self._glanced = -EVERY_S
 
     async def close(self) -> None:
         """Stop looking."""
@@ -39,6 +40,16 @@ class ScreenLines:
     def watched(self, is_open: bool) -> None:
         """Whether a face is open."""
         self._rounds.watched(is_open)
+
+    async def glance(self) -> None:
+        """Look once, for somebody who opens no face; not sooner than a face would look again.
+
+        A screen that moves is news to a client that reads at each news.
+        """
+        now = self._roster.clock.monotonic()
+        if now >= self._glanced + EVERY_S:
+            self._glanced = now
+            await self._rounds.glance()
 
     def line_of(self, entry: AgentEntry) -> str:
         """The last line with text on its screen, masked; empty if it was not seen or its pane is gone."""

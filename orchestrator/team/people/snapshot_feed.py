@@ -6,7 +6,7 @@ built. A follower gets what has changed since the version that it knows, at most
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,7 +53,8 @@ class Face:
 class SnapshotFeed:
     """The snapshot of one roster. ``runs`` gives the rows of spawn runs and squads, ``boot`` names this daemon.
 
-    ``watched`` is called with whether any face is open, each time that changes.
+    ``watched`` is called with whether any face is open, each time that changes; ``glance`` looks once at what is
+    known only while one is.
     """
 
     def __init__(self, roster: Roster, approvals: Approvals, facts: RowFacts, boot: str) -> None:
@@ -71,6 +72,7 @@ class SnapshotFeed:
         self._faces: dict[str, Face] = {}
         self.runs: Callable[[], list[dict[str, Any]]] = list
         self.watched: Callable[[bool], None] = lambda _open: None
+        self.glance: Callable[[], Awaitable[None]] = _look_at_nothing
         self.moved = Signal()
         self.listeners: list[Callable[[AgentEntry], None]] = []  # hear of changes that no record shows
         roster.listeners.append(self._mark)
@@ -113,6 +115,12 @@ class SnapshotFeed:
         rows = in_order(kept.content for kept in self._rows.values())
         return {**self._head(), "agents": rows, "inbox": self._inbox(), "runs": self._runs_seen}
 
+    async def once(self) -> dict[str, Any]:
+        """The snapshot for somebody who looks once, and opens no face."""
+        if not self.any_open:
+            await self.glance()
+        return self.whole()
+
     async def since(self, version: int, boot: str, wait_s: float, face: Face) -> dict[str, Any]:
         """What has changed since that version, after at most ``wait_s``; the whole of an unknown version."""
         clock = self._roster.clock
@@ -129,11 +137,6 @@ class SnapshotFeed:
             await wait_until(self._stirred, self.moved, min(end, clock.monotonic() + LOOK_S), clock)
         face.last = clock.monotonic()
         return self._delta(version)
-
-    def inbox(self) -> list[dict[str, Any]]:
-        """Everything that waits for a human, as items."""
-        self._renew()
-        return self._inbox()
 
     def run_items(self) -> list[InboxItem]:
         """The items of spawn runs that have ended since this daemon began because their budget was used up."""
@@ -240,6 +243,10 @@ class SnapshotFeed:
             "live": True,
             "totals": totals(self._contents()),
         }
+
+
+async def _look_at_nothing() -> None:
+    """Without figures there is nothing to look at."""
 
 
 def _budget_item(run: dict[str, Any]) -> InboxItem:

@@ -1,11 +1,15 @@
-"""Rounds of looking that are made only while a face is open."""
+"""Rounds of looking that are made while a face is open, and single looks for who opens none."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Clock, Rounds, Timer, call_off
+
+GLANCE_S = 2.0
+"""How long a single look takes at most; what is not seen by then is seen by the next one."""
 
 
 class WatchedRounds:
@@ -19,6 +23,7 @@ class WatchedRounds:
         self._rounds = Rounds(clock, every_s)
         self._due: Timer | None = None
         self.is_open = False
+        self._glances = 0
         self.tasks = BackgroundTasks()
 
     def watched(self, is_open: bool) -> None:
@@ -29,6 +34,21 @@ class WatchedRounds:
             self._due = None
         elif is_open and self._due is None:
             self._tick()
+
+    @property
+    def anybody_looks(self) -> bool:
+        """Whether a face is open, or somebody looks just once."""
+        return self.is_open or self._glances > 0
+
+    async def glance(self) -> None:
+        """Look once, and wait for what that has started."""
+        self._glances += 1
+        try:
+            self._look()
+            if running := list(self.tasks):
+                await asyncio.wait(running, timeout=GLANCE_S)
+        finally:
+            self._glances -= 1
 
     async def close(self) -> None:
         """Stop looking."""

@@ -1,7 +1,7 @@
 """How much agents have changed in their worktrees, and which would not merge; asked of git for those who look.
 
-Git runs in threads, only while a face is open, at most every `EVERY_S` for one agent, and only if the agent has done
-something or the main tree has moved since.
+Git runs in threads, only while a face is open or when somebody looks once, and only if the agent has done something
+or the main tree has moved since.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -34,13 +34,23 @@ FILES_LISTED = 200
 TEXT_MAX = 300
 
 
+class _Conflicts(NamedTuple):
+    """The files in which an agent's commits conflict with the main tree, and the commit at which both were one."""
+
+    files: tuple[str, ...] = ()
+    fork: str = ""
+
+
+NO_CONFLICTS = _Conflicts()
+
+
 @dataclass
 class _WorktreeSize:
     """What was seen of one worktree, and what the agent had done by then."""
 
     mark: tuple[Any, ...] = ()
     size: dict[str, int] | None = None
-    conflicts: tuple[str, ...] = ()
+    conflicts: _Conflicts = NO_CONFLICTS
     since: str = ""  # of these conflicts
 
 
@@ -62,6 +72,10 @@ class WorktreeSizes:
         """Whether a face is open."""
         self._rounds.watched(is_open)
 
+    async def glance(self) -> None:
+        """Look once, for somebody who opens no face."""
+        await self._rounds.glance()
+
     def size_of(self, entry: AgentEntry) -> dict[str, int] | None:
         """``{files, added, removed}`` against the commit at which its branch began; None without a worktree."""
         seen = self._sizes.get(entry.agent_id)
@@ -70,18 +84,19 @@ class WorktreeSizes:
     def items(self, entry: AgentEntry) -> list[InboxItem]:
         """The item of an agent whose commits have conflicts with the main tree."""
         seen = self._sizes.get(entry.agent_id)
-        if seen is None or not seen.conflicts:
+        if seen is None or not seen.conflicts.files:
             return []
-        conflict_item = item_id(entry.agent_id, "conflict", *seen.conflicts)
+        files, fork = seen.conflicts
+        conflict_item = item_id(entry.agent_id, "conflict", fork, *files)
         if conflict_item in entry.state.answers:
             return []
-        more = len(seen.conflicts) - FILES_NAMED
-        names = ", ".join(seen.conflicts[:FILES_NAMED]) + (f" and {more} more" if more > 0 else "")
+        more = len(files) - FILES_NAMED
+        names = ", ".join(files[:FILES_NAMED]) + (f" and {more} more" if more > 0 else "")
         text = one_line(f"its commits have conflicts in {names}", TEXT_MAX)
         item = InboxItem(
             conflict_item, "conflict", entry.agent_id, text, seen.since,
-            holds=False, asked="\n".join(one_line(name, TEXT_MAX) for name in seen.conflicts[:FILES_LISTED]),
-            answers=("dismiss",), cut=len(seen.conflicts) > FILES_LISTED,
+            holds=False, asked="\n".join(one_line(name, TEXT_MAX) for name in files[:FILES_LISTED]),
+            answers=("dismiss",), cut=len(files) > FILES_LISTED,
         )  # fmt: skip
         return [of_agent(item, entry.state)]
 
@@ -106,7 +121,7 @@ class WorktreeSizes:
 
     async def _look_at(self, entry: AgentEntry, mark: tuple[Any, ...]) -> None:
         async with self._lookers:
-            if not self._rounds.is_open:
+            if not self._rounds.anybody_looks:
                 return
             look, conflicts = await asyncio.to_thread(_seen, self._roster.root, entry.agent_id)
         seen = self._of(entry)
@@ -153,15 +168,24 @@ def _heads(trees: frozenset[str]) -> dict[str, str]:
     return heads
 
 
-def _seen(root: Path, agent_id: str) -> tuple[dict[str, Any] | None, tuple[str, ...] | None]:
-    """The look at a worktree, and the files in which its commits have conflicts; None: git did not say that."""
+def _seen(root: Path, agent_id: str) -> tuple[dict[str, Any] | None, _Conflicts | None]:
+    """The look at a worktree, and the conflicts of its commits; None: git did not say that.
+
+    The fork stays as it is until somebody has solved the conflicts: later ones in the same files are others.
+    """
     try:
         look = inspection.look(root, agent_id)
         if look is None or "ahead" not in look:
             return look, None
         if not look["ahead"] or not look["behind"]:
-            return look, ()  # nothing to merge, or nothing else to merge it with
-        return look, tuple(sorted(inspection.merge_check(root, agent_id, seconds=CHECK_S)["conflicts"]))
+            return look, NO_CONFLICTS  # nothing to merge, or nothing else to merge it with
+        files = tuple(sorted(inspection.merge_check(root, agent_id, seconds=CHECK_S)["conflicts"]))
+        if not files:
+            return look, NO_CONFLICTS
+        place = inspection.known(root, agent_id)
+        main = git.run(place.tree, "rev-parse", "--verify", "HEAD", seconds=inspection.LOOK_S).line
+        fork = git.run(place.path, "merge-base", main, "HEAD", seconds=inspection.LOOK_S).line
     except OrchestratorError as error:
         log.debug("a worktree was not seen", agent=agent_id, **error.as_dict())
         return None, None
+    return look, _Conflicts(files, fork)

@@ -547,6 +547,16 @@ def test_each_cause_is_lifted_by_itself_and_the_newest_is_shown(desk):
     assert [r.get("kind") for r in desk.logs["outbox"] if r["type"] == "unblocked"] == ["permission", "deaf"]
 
 
+def test_a_call_does_not_lift_a_process_that_stands_still(desk):
+    desk.write(blocked.block(desk.agent, blocked.STOPPED, "its process 7 was stopped", at=desk.at()))
+    see(desk, found())
+    desk.write(blocked.called(desk.agent, at=desk.at()))
+    assert list(desk.agent.blocks) == [blocked.STOPPED]
+    assert not blocked.called(desk.agent, at=desk.at())
+    desk.write(blocked.unblock(desk.agent, {blocked.STOPPED}, at=desk.at(), reason="it was continued"))
+    assert not desk.agent.blocks
+
+
 def test_a_cause_that_stands_is_not_told_twice(desk):
     assert desk.write(blocked.block(desk.agent, "deaf", "x", at=desk.at()))
     assert not desk.write(blocked.block(desk.agent, "deaf", "y", at=desk.at()))

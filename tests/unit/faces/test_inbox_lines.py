@@ -77,6 +77,12 @@ def test_an_item_that_cannot_be_answered_here_leads_to_its_pane():
     assert "attach" not in "".join(inbox_lines.item_lines(ERROR, 80, NOW)), "nobody waits there"
 
 
+@pytest.mark.parametrize("kind", ["stalled", "failed"])
+def test_an_agent_whose_pane_says_nothing_leads_to_its_records(kind):
+    lines = inbox_lines.item_lines(item(kind=kind, answers=()), 80, NOW)
+    assert [line.split("  ")[1] for line in lines if "orchestrator" in line] == ["orchestrator why c1"]
+
+
 def test_a_text_that_was_cut_says_so():
     shown = "\n".join(inbox_lines.item_lines(item(cut=True, answers=("deny",)), 80, NOW))
     assert "not the whole text" in shown

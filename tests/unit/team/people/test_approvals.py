@@ -9,6 +9,7 @@ import pytest
 from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core import blocked, records
 from orchestrator.core.screens import Screen, ScreenFinding
+from orchestrator.core.state import REMEMBERED_ERRORS
 from orchestrator.engines.permission_requests import Asked
 from orchestrator.engines.screen_dialogs import dialog_of
 from orchestrator.engines.table import ENGINES
@@ -305,19 +306,42 @@ async def test_a_question_is_answered_by_words(scene):
     assert way.told == [("answer", "B")]
 
 
-async def test_the_error_of_the_last_task_is_an_item_until_a_human_took_note(scene):
+async def fails(scene, task_id):
     roster = scene.team.roster
-    await delivery.enqueue(roster, "a1", task_id="t1", payload="make check", req="m:1")
-    await delivery.wait_for_command(roster, "a1", 1, timeout_s=0, age_s=0, req="w:1")
+    await delivery.enqueue(roster, "a1", task_id=task_id, payload="make check", req=f"m:{task_id}")
+    await delivery.wait_for_command(roster, "a1", 1, timeout_s=0, age_s=0, req=f"w:{task_id}")
+    payload = {"error": "exit 2"}
     await delivery.emit_event(
-        roster, "a1", 1, kind="error", task_id="t1", payload={"error": "exit 2"}, done=None, req="e:1"
+        roster, "a1", 1, kind="error", task_id=task_id, payload=payload, done=None, req=f"e:{task_id}"
     )
+
+
+async def test_an_error_is_an_item_until_a_human_took_note(scene):
+    await fails(scene, "t1")
     item = scene.only()
     assert (item.kind, item.holds, item.task_id, item.answers) == ("error", False, "t1", ("dismiss",))
     await scene.answer("dismiss")
     assert scene.approvals.items(scene.entry) == []
     scene.approvals = scene.new()
     assert scene.approvals.items(scene.entry) == []
+
+
+async def test_an_error_stays_an_item_while_the_agent_does_its_next_tasks(scene):
+    await fails(scene, "t1")
+    first = scene.only()
+    await delivery.enqueue(scene.team.roster, "a1", task_id="t2", payload="make", req="m:t2")
+    await delivery.wait_for_command(scene.team.roster, "a1", 1, timeout_s=0, age_s=0, req="w:t2")
+    assert scene.entry.state.lease.task_id == "t2"
+    assert scene.only() == first
+    await delivery.emit_event(
+        scene.team.roster, "a1", 1, kind="result", task_id="t2", payload={}, done=None, req="e:t2"
+    )
+    assert scene.only() == first
+    for number in range(3, 3 + REMEMBERED_ERRORS):
+        await fails(scene, f"t{number}")
+    assert [item.task_id for item in scene.approvals.items(scene.entry)] == [
+        f"t{number}" for number in range(3, 3 + REMEMBERED_ERRORS)
+    ]
 
 
 # -- dialogs that only the screen shows -------------------------------------------------------------------------

@@ -50,6 +50,18 @@ def lot(tmp_path):
     made.team.close()
 
 
+async def test_who_looks_once_sees_it_and_not_sooner_again_than_a_face(lot):
+    entry = await lot.agent("a1", "hello")
+    await lot.lines.glance()
+    assert lot.lines.line_of(entry) == "hello"
+    await lot.lines.glance()
+    assert len(lot.panes.asked) == 1
+    await lot.team.clock.advance(EVERY_S)
+    assert len(lot.panes.asked) == 1
+    await lot.lines.glance()
+    assert len(lot.panes.asked) == 2
+
+
 async def test_while_nobody_looks_nothing_is_asked(lot):
     entry = await lot.agent("a1", "hello")
     await lot.team.clock.advance(10 * EVERY_S)

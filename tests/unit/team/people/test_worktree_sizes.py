@@ -118,6 +118,38 @@ async def test_commits_that_conflict_are_one_item_until_they_do_not_or_somebody_
     assert lot.sizes.items(entry) == []
 
 
+async def test_conflicts_after_solved_ones_are_another_item(lot):
+    entry, tree = await lot.agent("a1")
+
+    async def conflict(number):
+        for place, text in ((tree, "mine"), (lot.root, "theirs")):
+            write(place, "a.txt", f"{text} {number}\n")
+            commit(place, f"{text} {number}")
+        await lot.sizes.glance()
+        (item,) = lot.sizes.items(entry)
+        return item
+
+    first = await conflict(1)
+    assert await conflict(2) == first
+    sh(tree, "merge", "-q", "-X", "ours", "main")
+    entry.calls += 1
+    await lot.sizes.glance()
+    assert lot.sizes.items(entry) == []
+    entry.calls += 1
+    second = await conflict(3)
+    assert second.text == first.text and second.item_id != first.item_id
+
+
+async def test_who_looks_once_sees_it_although_no_face_is_open(lot):
+    entry, tree = await lot.agent("a1")
+    write(tree, "a.txt", "two\n")
+    await lot.sizes.glance()
+    assert lot.sizes.size_of(entry) == {"files": 1, "added": 1, "removed": 1}
+    asked = lot.runs
+    await lot.passes(5 * EVERY_S)
+    assert lot.runs == asked
+
+
 async def test_a_worktree_that_is_gone_or_slow_has_no_size_and_stops_nothing(lot, monkeypatch):
     entry, tree = await lot.agent("a1")
     lot.sizes.watched(True)
