@@ -132,4 +132,10 @@ def _blocked(agent: Agent, block: Block) -> InboxItem:
     kind = _KIND_OF_BLOCK.get(block.kind, "blocked")
     block_id = item_id(agent.agent_id, "blocked", block.kind, block.seq)
     by: Literal["screen", "records"] = "screen" if block.kind in QUESTIONS else "records"
-    return InboxItem(block_id, kind, agent.agent_id, block.reason, block.since, until=block.until, by=by)
+    until = f"; until {_moment(block.until)}" if block.until and block.until not in block.reason else ""
+    return InboxItem(block_id, kind, agent.agent_id, block.reason + until, block.since, until=block.until, by=by)
+
+
+def _moment(until: str) -> str:
+    """An instant for people; a CLI's own words ("5pm") as they are."""
+    return f"{until[:10]} {until[11:16]} UTC" if until.endswith("Z") and "T" in until else until

@@ -92,7 +92,7 @@ def answers_of(questions: Sequence[Question], text: str) -> list[list[str]]:
         raise BadRequest(
             "cannot_answer",
             f"there are {len(questions)} questions, and each needs one answer",
-            "write a line for each: 1: answer",
+            "give one answer for each, in their order",
         )
     given = dict(zip(places, lines, strict=True))
     return [_chosen(question, given[place]) for place, question in enumerate(questions, 1)]

@@ -50,8 +50,9 @@ def item_lines(item: Mapping[str, Any], width: int | None, now: datetime) -> lis
     lines = [f"{item['id']}: {item['kind']} of {who}{task}; for {age(item['since'], now)}"]
     facts = {"tool": item.get("tool"), "directory": item.get("cwd"), "until": item.get("until")}
     lines += [f"  {name:<9} {_flat(value)}" for name, value in facts.items() if value]
-    for line in str(item.get("asked") or item["text"]).split("\n"):
-        lines += _broken(line, TEXT, width)
+    if not item.get("questions"):
+        for line in _whole_text(item).split("\n"):
+            lines += _broken(line, TEXT, width)
     if item.get("cut"):
         lines.append("  This is not the whole text, so it cannot be approved from here.")
     for number, question in enumerate(item.get("questions") or (), 1):
@@ -63,16 +64,28 @@ def item_lines(item: Mapping[str, Any], width: int | None, now: datetime) -> lis
 def _question_lines(number: int, question: Mapping[str, Any], width: int | None) -> list[str]:
     several = " (several can be chosen)" if question.get("multi") else ""
     lines = _broken(f"{number}. {_flat(question.get('question') or '')}{several}", "  ", width)
-    for option in question.get("options") or ():
+    for place, option in enumerate(question.get("options") or (), 1):
         about = f": {_flat(option['description'])}" if option.get("description") else ""
-        lines += _broken(f"{_flat(option.get('label') or '')}{about}", "     - ", width)
+        lines += _broken(f"{place} {_flat(option.get('label') or '')}{about}", "     ", width)
     return lines
+
+
+def _whole_text(item: Mapping[str, Any]) -> str:
+    """What was asked; of a conflict the sentence too, for its text is a list of files."""
+    asked = str(item.get("asked") or "")
+    if not asked:
+        return str(item["text"])
+    return f"{item['text']}\n{asked}" if item["kind"] == "conflict" else asked
 
 
 def _ways(item: Mapping[str, Any]) -> list[str]:
     """The commands that answer, each as it can be copied."""
     commands = [_DONE[answer] for answer in item["answers"] if answer in _DONE]
     ways = [(command.format(id=item["id"]), about) for command, about in commands]
+    if item["by"] == "screen":  # a key takes no words
+        ways = [(command.removesuffix(" --reason TEXT"), about) for command, about in ways]
+    if item["kind"] == "conflict":
+        ways.append((f"orchestrator worktree merge-check {_flat(item['agent_id'])}", "checks it again"))
     if item["kind"] in ("stalled", "failed"):
         ways.append((f"orchestrator why {_flat(item['agent_id'])}", "the records that say so"))
     elif item.get("holds"):

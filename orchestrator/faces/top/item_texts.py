@@ -25,7 +25,7 @@ def item_lines(item: Mapping[str, Any]) -> list[TabLine]:
     facts.append(("until", item.get("until")))
     lines += [[(f"{name}: ", "dim"), (shown_line(str(value)), "")] for name, value in facts if value]
     asked = str(item.get("asked") or "")
-    if asked:
+    if asked and not item.get("questions"):
         lines += ["", *(shown_line(line) for line in asked.split("\n"))]
     for number, question in enumerate(item.get("questions") or [], 1):
         several = " (several, with commas)" if question.get("multi") else ""

@@ -76,7 +76,7 @@ class PeopleRequests:
         if decision not in get_args(ItemDecision):
             raise BadRequest("bad_argument", f"decision is one of: {', '.join(get_args(ItemDecision))}")
         if len(text) > TEXT_MAX:
-            raise BadRequest("bad_argument", f"the text is longer than {TEXT_MAX} characters")
+            raise BadRequest("bad_argument", f"the text is longer than {TEXT_MAX} characters", "use fewer words")
         entry = self._approvals.agent_of(item)
         by = await self._authority.answerer(client, face[:FACE_MAX], user_name(), entry)
         return await self._approvals.answer(item, GivenAnswer(cast("ItemDecision", decision), text, by))

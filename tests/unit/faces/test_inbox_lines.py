@@ -77,6 +77,17 @@ def test_an_item_that_cannot_be_answered_here_leads_to_its_pane():
     assert "attach" not in "".join(inbox_lines.item_lines(ERROR, 80, NOW)), "nobody waits there"
 
 
+def test_a_dialog_that_a_key_answers_takes_no_reason():
+    lines = inbox_lines.item_lines(item(by="screen", answers=("approve", "deny")), 80, NOW)
+    assert "  orchestrator deny 3f2a91bc" in lines
+
+
+def test_a_conflict_is_said_with_its_files():
+    conflict = item(kind="conflict", text="its commits have conflicts in a, b", asked="a\nb", answers=("dismiss",))
+    lines = [line for line in inbox_lines.item_lines(conflict, None, NOW) if line.startswith(inbox_lines.TEXT)]
+    assert lines == ["    | its commits have conflicts in a, b", "    | a", "    | b"]
+
+
 @pytest.mark.parametrize("kind", ["stalled", "failed"])
 def test_an_agent_whose_pane_says_nothing_leads_to_its_records(kind):
     lines = inbox_lines.item_lines(item(kind=kind, answers=()), 80, NOW)
@@ -101,6 +112,7 @@ def test_questions_are_shown_with_their_options():
     )
     lines = inbox_lines.item_lines(item(kind="question", questions=questions, answers=("answer",)), 80, NOW)
     assert "  1. Which store? (several can be chosen)" in lines
-    assert "     - B: fast" in lines
+    assert "     1 B: fast" in lines
+    assert not [line for line in lines if line.startswith(inbox_lines.TEXT)], "its text would be the same once more"
     assert "  2. Name?" in lines
     assert any(line.startswith("  orchestrator answer 3f2a91bc TEXT") for line in lines)

@@ -344,6 +344,22 @@ async def test_an_error_stays_an_item_while_the_agent_does_its_next_tasks(scene)
     ]
 
 
+@pytest.mark.parametrize(
+    ("until", "text"),
+    [
+        ("2026-01-01T14:05:00.000Z", "usage limit; until 2026-01-01 14:05 UTC"),
+        ("5pm (Europe/Berlin)", "usage limit; until 5pm (Europe/Berlin)"),
+        (None, "usage limit"),
+    ],
+)
+async def test_a_limit_is_shown_with_the_time_of_its_reset(scene, until, text):
+    finding = ScreenFinding("rate_limit", "usage limit", until)
+    at = "2026-01-01T00:00:01.000Z"
+    await scene.team.roster.commit(scene.entry, blocked.explained(scene.entry.state, finding, at=at))
+    item = scene.only()
+    assert (item.kind, item.text, item.until) == ("rate_limit", text, until)
+
+
 # -- dialogs that only the screen shows -------------------------------------------------------------------------
 
 
