@@ -239,7 +239,7 @@ def _tasks(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violat
     for record in outbox.lines:
         kind, task = record.type, record.task_id
         lost = kind == "lost" or (lost and kind != "restarted")
-        if task is None or kind in ("blocked", "unblocked", "stalled", "recovered"):
+        if task is None or kind in ("blocked", "unblocked", "stalled", "recovered", "answered"):
             continue
         if task not in attempt:
             yield at_line("not_asked", record, agent, f"{kind} of task {task}, which was never requested")

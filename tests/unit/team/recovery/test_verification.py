@@ -499,6 +499,15 @@ def test_a_condition_may_name_a_task_that_has_ended(files, kind):
     assert look(files.root).violations == []
 
 
+def test_a_human_may_take_note_of_a_task_that_has_ended(files):
+    who = {"face": "cli", "user": "ada", "acts_as": "human"}
+    files.outbox["a1"].insert(
+        16, rec("answered", "t2", epoch=2, item="0badf00d", kind="error", decision="dismiss", who=who)
+    )
+    files.write()
+    assert look(files.root).violations == []
+
+
 @pytest.mark.parametrize("second", [16, 13 + 599])
 def test_policies_without_a_window_have_that_of_the_configuration(files, second):
     del files.outbox["a1"][0]["policies"]["restart_window_s"]
