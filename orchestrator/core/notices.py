@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Literal, NamedTuple
 
 from orchestrator.core.glyphs import NEEDS_HUMAN, OUTCOME, STATUS, Glyph
@@ -17,6 +18,9 @@ REMEMBERED = 10_000
 """How many announced items are remembered: an item that shows up again is not announced again."""
 NAMES_MAX = 4
 TEXT_MAX = 200
+NAME_MAX = 40
+TEXT_LEAST = 24
+"""So many columns of the text are worth more than the command."""
 
 
 class Notice(NamedTuple):
@@ -130,11 +134,22 @@ class Announcement(NamedTuple):
     text: str
     link: str
 
-    def line(self, width: int = 0, *, ascii_only: bool = False) -> str:
-        """Sign, text and command in one line; without the command where ``width`` columns have no room for it."""
-        text = f"{self.sign.ascii if ascii_only else self.sign.sign} {self.text}"
-        whole = f"{text} {'-' if ascii_only else '·'} {self.link}"
-        return text if 0 < width < _columns(whole) else whole
+    def line(self, width: int = 0, *, ascii_only: bool = False, project: str = "") -> str:
+        """Sign, text and command in one line of at most ``width`` columns (0: any number).
+
+        The text is cut to make room for the command; where too little of it would be left, the command is left out.
+        ``project`` is the directory of the project, for a reader who is elsewhere.
+        """
+        sign, text, link = self.sign.ascii if ascii_only else self.sign.sign, self.text, self.link
+        if project:
+            text = f"{short_line(PurePath(project).name, NAME_MAX)}: {text}"
+            link = link.replace("orchestrator", f"orchestrator -C {shlex.quote(project)}", 1)
+        end = f" {'-' if ascii_only else '·'} {link}"
+        whole = f"{sign} {text}{end}"
+        if not width or _columns(whole) <= width:
+            return whole
+        room = width - _columns(f"{sign} {end}")
+        return f"{sign} {_cut(text, room, ascii_only=ascii_only)}{end}" if room >= TEXT_LEAST else f"{sign} {text}"
 
 
 def announcement(notices: Sequence[Notice]) -> Announcement:
@@ -161,6 +176,14 @@ def announcement(notices: Sequence[Notice]) -> Announcement:
 
 def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _cut(text: str, room: int, *, ascii_only: bool) -> str:
+    """The text in so many columns, of which it needs more; its end says that it was cut."""
+    end = "..." if ascii_only else "…"
+    while _columns(text) > room - len(end):
+        text = text[:-1]
+    return text.rstrip() + end
 
 
 def _with(sentence: str, detail: str) -> str:

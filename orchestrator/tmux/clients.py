@@ -6,10 +6,11 @@ Types into no pane. The count is kept in an option of our own, of a window and o
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchestrator.base.errors import Environment
@@ -20,14 +21,16 @@ from orchestrator.tmux.servers import tmux
 NEEDS = "@orchestrator_needs"
 """The option of a session for its status line: how many agents need somebody; not set if none does."""
 TALLY = "@orchestrator_tally"
-"""The option of a window: a stroke for each such agent of its run. tmux adds up the windows, whoever set them."""
+"""The option of a window: of each run in it a mark, and a stroke for each such agent. tmux adds up all strokes."""
 _MESSAGE = "@orchestrator_message"
 SHOWN_MS = 4000
 FREEZING_BEFORE = (3, 6)
 """Older versions stop drawing a client's panes while it shows a message."""
 _STROKES_MAX = 999
-_ALL = f"#{{W:#{{{TALLY}}}}}"
+_STROKE = "x"  # no hexadecimal digit, which marks are made of
+_ALL = f"#{{s/[^{_STROKE}]//:#{{W:#{{{TALLY}}}}}}}"
 
+_WINDOW = f"#{{window_id}} #{{session_id}} #{{{NEEDS}}} #{{{TALLY}}}"
 # Free text comes last.
 _CLIENT = (
     "#{client_flags} #{client_control_mode} #{client_width} #{session_id} #{pane_id} v#{version} "
@@ -52,6 +55,15 @@ class AttachedClient(NamedTuple):
     utf8: bool
     control: bool
     version: tuple[int, int]
+
+
+class _CountedWindow(NamedTuple):
+    """A window in one session that shows it, with the session's count and the window's tally, empty without one."""
+
+    window_id: str
+    session_id: str
+    needs: str
+    tally: str
 
 
 def attached(socket: TmuxSocket) -> list[AttachedClient]:
@@ -132,30 +144,38 @@ def ring(client: AttachedClient) -> bool:
         return False
 
 
-def set_needs(socket: TmuxSocket, window_id: str, count: int, before: Collection[str] = ()) -> list[str]:
-    """Record how many agents of the window's run need a human; returns the sessions that show the window.
+def set_needs(socket: TmuxSocket, window_id: str, run_id: str, count: int) -> None:
+    """Record that so many agents of the run in this window need somebody, for all sessions that show the window.
 
-    ``before`` are sessions that showed it earlier: their count is made anew too. Harmless if window or server are
-    gone; else raises as `Tmux.run`.
+    Counts of other runs stay, those of this run in other windows go. Harmless if window or server are gone; else
+    raises as `Tmux.run`.
     """
+    mark = hashlib.sha256(run_id.encode()).hexdigest()[:8]
     try:
-        listed = tmux(socket).run("list-windows", "-a", "-F", "#{window_id} #{session_id}").split("\n")
-        sessions = list(dict.fromkeys(words[1] for words in map(str.split, listed) if words[:1] == [window_id]))
-        marks = _tally(window_id, count) if sessions else []
-        every = [command for session in {*sessions, *before} for command in _total(session)]
-        if marks or every:
-            tmux(socket).chain(*marks, *every)
+        listed = tmux(socket).run("list-windows", "-a", "-F", _WINDOW).split("\n")
+        windows = [_CountedWindow(*line.split(" ", 3)) for line in listed if line.count(" ") == 3]
+        shown = {window.session_id for window in windows if window_id == window.window_id or window.needs}
+        tallies = {window.window_id: 0 for window in windows if mark in window.tally}
+        if window_id in {window.window_id for window in windows}:
+            tallies[window_id] = count
+        tallied = [command for window, strokes in tallies.items() for command in _tally(window, mark, strokes)]
+        totals = [command for session in shown for command in _total(session)]
+        if totals:
+            tmux(socket).chain(*tallied, *totals)
     except Environment as error:
         if not is_gone(error):
             raise
-        return []
-    return sessions
 
 
-def _tally(window_id: str, count: int) -> list[Sequence[str]]:
-    if not count:
-        return [["set-option", "-wqu", "-t", window_id, TALLY]]
-    return [["set-option", "-w", "-t", window_id, TALLY, "x" * min(count, _STROKES_MAX)]]
+def _tally(window_id: str, mark: str, count: int) -> list[Sequence[str]]:
+    """Commands that replace the run's strokes: tmux changes the option itself, as another daemon may do just then."""
+    ours = mark + _STROKE * min(count, _STROKES_MAX) if count else ""
+    here = ["-t", window_id]
+    take = source(["set-option", "-wqu", *here, TALLY])
+    return [
+        ["set-option", "-wF", *here, TALLY, f"#{{s/{mark}{_STROKE}*//:{TALLY}}}{ours}"],
+        ["if-shell", "-F", *here, f"#{{==:#{{{TALLY}}},}}", take],
+    ]
 
 
 def _total(session: str) -> list[Sequence[str]]:

@@ -106,24 +106,41 @@ def test_the_count_of_a_session_is_the_sum_of_its_windows(private_server: Privat
     private_server.run("new-session", "-d", "-s", "twin", "-t", "work")
     private_server.run("new-session", "-d", "-s", "other", "--", "env", "cat")
     before = private_server.run("show-options", "-t", "=work:")
-    sessions = clients.set_needs(private_server.socket, first, 2)
-    assert len(sessions) == 2
-    clients.set_needs(private_server.socket, second, 12)
+    clients.set_needs(private_server.socket, first, "run-1", 2)
+    clients.set_needs(private_server.socket, second, "run-2", 12)
     assert [option(private_server, name) for name in ("work", "twin", "other")] == ["14", "14", ""]
-    clients.set_needs(private_server.socket, first, 0)
+    clients.set_needs(private_server.socket, first, "run-1", 0)
     assert option(private_server, "work") == "12"
-    clients.set_needs(private_server.socket, second, 0)
+    clients.set_needs(private_server.socket, second, "run-2", 0)
     assert private_server.run("show-options", "-t", "=work:") == before
     assert clients.TALLY not in private_server.run("show-options", "-w", "-t", first)
+
+
+def test_the_runs_of_two_projects_in_one_window_are_both_counted(private_server: PrivateServer) -> None:
+    window = private_server.show(private_server.start(session="work"), "#{window_id}")
+    for run_id, count, total in (("a", 2, "2"), ("b", 0, "2"), ("b", 1, "3"), ("a", 5, "6"), ("a", 0, "1")):
+        clients.set_needs(private_server.socket, window, run_id, count)
+        assert option(private_server, "work") == total
+    clients.set_needs(private_server.socket, window, "b", 0)
+    assert clients.TALLY not in private_server.run("show-options", "-w", "-t", window)
+
+
+def test_a_run_that_goes_on_in_another_window_is_counted_there_alone(private_server: PrivateServer) -> None:
+    first = private_server.show(private_server.start(session="work"), "#{window_id}")
+    private_server.run("new-session", "-d", "-s", "other", "--", "env", "cat")
+    second = private_server.run("display-message", "-p", "-t", "=other:", "#{window_id}")
+    clients.set_needs(private_server.socket, first, "run-1", 2)
+    clients.set_needs(private_server.socket, second, "run-1", 3)
+    assert [option(private_server, name) for name in ("work", "other")] == ["", "3"]
 
 
 def test_a_window_that_has_gone_takes_its_count_with_it(private_server: PrivateServer) -> None:
     private_server.start(session="work")
     window = private_server.run("new-window", "-d", "-t", "work:", "-P", "-F", "#{window_id}", "--", "env", "cat")
-    sessions = clients.set_needs(private_server.socket, window, 3)
+    clients.set_needs(private_server.socket, window, "run-1", 3)
     assert option(private_server, "work") == "3"
     private_server.run("kill-window", "-t", window)
-    assert clients.set_needs(private_server.socket, window, 0, [*sessions, "$99"]) == []
+    clients.set_needs(private_server.socket, window, "run-1", 0)
     assert option(private_server, "work") == ""
     private_server.end()
-    assert clients.set_needs(private_server.socket, window, 1, sessions) == []
+    clients.set_needs(private_server.socket, window, "run-1", 1)

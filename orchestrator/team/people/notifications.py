@@ -51,11 +51,12 @@ class _AgentNews(NamedTuple):
 
 
 class _Terminal(NamedTuple):
-    """An attached client of a tmux server, and the runs whose notices it gets."""
+    """An attached client of a tmux server, the runs whose notices it gets, and those of them that it does not show."""
 
     socket: TmuxSocket
     client: AttachedClient
     runs: set[str]
+    far: set[str]
 
 
 class _ShownCount(NamedTuple):
@@ -63,7 +64,6 @@ class _ShownCount(NamedTuple):
 
     window_id: str
     agents: int
-    sessions: list[str]
 
 
 class Notifications:
@@ -214,7 +214,7 @@ class Notifications:
                 windows = {run.run_id: run.file["window_id"] for run in runs}
                 near = {run_id for run_id, window in windows.items() if window in client.windows}
                 far = {run_id for run_id, window in windows.items() if window not in watched}
-                terminals.append(_Terminal(socket, client, near | far))
+                terminals.append(_Terminal(socket, client, near | far, far))
         return terminals
 
     def _in_front(self, terminals: Sequence[_Terminal]) -> set[str]:
@@ -239,7 +239,9 @@ class Notifications:
 
     async def _show(self, terminal: _Terminal, notices: Sequence[Notice]) -> None:
         client = terminal.client
-        line = announcement(notices).line(client.width, ascii_only=not client.utf8)
+        elsewhere = all(notice.run_id in terminal.far for notice in notices)
+        project = str(self._roster.root) if elsewhere else ""
+        line = announcement(notices).line(client.width, ascii_only=not client.utf8, project=project)
         try:
             await asyncio.to_thread(clients.show_message, terminal.socket, client, line)
         except OrchestratorError as error:
@@ -288,13 +290,14 @@ class Notifications:
         """The runs whose status lines show another count, with the count they should show."""
         needing = self._needing() if "tmux" in self._roster.config().notify else Counter[str]()
         counts = {run_id: needing[run_id] if run.live else 0 for run_id, run in self._roster.runs.items()}
-        outdated = {}
+        outdated, started = {}, self._started()
         for run_id, count in counts.items():
             run, shown = self._roster.runs[run_id], self._shown.get(run_id)
-            if (shown is None and run.live) or (
-                shown is not None
-                and (shown.agents != count or (run.live and shown.window_id != run.file["window_id"]))
-            ):
+            if shown is None:  # a killed daemon may have left the count of a run that this one ended at its start
+                wrong = run.live or str(run.file["ended_at"]) >= started
+            else:
+                wrong = shown.agents != count or (run.live and shown.window_id != run.file["window_id"])
+            if wrong:
                 outdated[run_id] = count
         return outdated
 
@@ -307,13 +310,10 @@ class Notifications:
             self._counting = False
 
     async def _count(self, run_id: str, count: int) -> None:
-        run, before = self._roster.runs[run_id], self._shown.get(run_id)
+        run = self._roster.runs[run_id]
         window = run.file["window_id"]
-        sessions: list[str] = []
         try:
-            sessions = await asyncio.to_thread(
-                clients.set_needs, TeamPanes.socket_of(run), window, count, before.sessions if before else ()
-            )
+            await asyncio.to_thread(clients.set_needs, TeamPanes.socket_of(run), window, run_id, count)
         except OrchestratorError as error:
             self._report("tmux", error.message)
-        self._shown[run_id] = _ShownCount(window, count, sessions)
+        self._shown[run_id] = _ShownCount(window, count)

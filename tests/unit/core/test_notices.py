@@ -161,13 +161,21 @@ def test_many_names_are_counted() -> None:
     assert text == "4 agents need you: c0, c1, c2, c3"
 
 
-def test_a_narrow_line_leaves_out_the_command_and_ascii_has_a_sign_of_its_own() -> None:
-    said = announcement([needs("c1", text="한" * 10)])
+def test_a_narrow_line_cuts_the_text_then_leaves_out_the_command_and_ascii_has_signs_of_its_own() -> None:
+    said = announcement([needs("c1", text="한" * 20)])
     whole = said.line()
-    assert len(whole) == 41
-    assert said.line(50) == "◐ c1: " + "한" * 10
-    assert said.line(51) == whole
-    assert said.line(ascii_only=True) == f"! c1: {'한' * 10} - orchestrator attach c1"
+    assert len(whole) == 51
+    assert said.line(71) == whole
+    assert said.line(70) == f"◐ c1: {'한' * 19}… · orchestrator attach c1"
+    assert said.line(52) == f"◐ c1: {'한' * 10}… · orchestrator attach c1"
+    assert said.line(50) == f"◐ c1: {'한' * 20}"
+    assert said.line(ascii_only=True) == f"! c1: {'한' * 20} - orchestrator attach c1"
+    assert said.line(52, ascii_only=True) == f"! c1: {'한' * 9}... - orchestrator attach c1"
+
+
+def test_a_reader_elsewhere_is_told_the_project_in_text_and_command() -> None:
+    line = announcement([needs("c1")]).line(project="/srv/my shop")
+    assert line == "◐ my shop: c1: asks to use Bash: make · orchestrator -C '/srv/my shop' attach c1"
 
 
 def test_control_characters_of_a_name_or_text_reach_nobody() -> None:

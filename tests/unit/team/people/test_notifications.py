@@ -58,9 +58,8 @@ class FakeTmux:
         self.rung.append(client.name)
         return True
 
-    def set_needs(self, _socket: object, window: str, count: int, _before: object = ()) -> list[str]:
+    def set_needs(self, _socket: object, window: str, _run_id: str, count: int) -> None:
         self.needs.append((window, count))
-        return ["$0"]
 
 
 class Scene:
@@ -177,12 +176,16 @@ async def test_the_terminals_of_the_runs_window_are_told_else_all_of_its_server(
     await scene.block(await scene.agent("a7"))
     await scene.pass_time()
     assert [name for name, _ in scene.tmux.shown] == ["near"]
-    scene.tmux.terminals = [terminal("far", windows=("@5",)), terminal("old", windows=(), utf8=False, width=30)]
+    scene.tmux.terminals = [
+        terminal("far", windows=("@5",), width=400),
+        terminal("old", windows=(), utf8=False, width=30),
+    ]
     await scene.block(await scene.agent("a8"))
     await scene.pass_time()
+    root = scene.team.roster.root
     assert scene.tmux.shown[1:] == [
-        ("far", "◐ a8: asks to use Bash: make · orchestrator attach a8"),
-        ("old", "! a8: asks to use Bash: make"),
+        ("far", f"◐ {root.name}: a8: asks to use Bash: make · orchestrator -C {root} attach a8"),
+        ("old", f"! {root.name}: a8: asks to use Bash: make"),
     ]
 
 
