@@ -122,7 +122,7 @@ def lane_of(agent: AgentRecords) -> Lane:
     for record in agent.outbox:
         fold.add(record)
     for bar in lane.bars:
-        bar.title = bar.title or bar.task_id
+        bar.title = bar.title or one_line(bar.task_id, TITLE)
     return lane
 
 

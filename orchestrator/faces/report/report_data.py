@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.base.secret_masks import one_line
+from orchestrator.base.secret_masks import masked, one_line
 from orchestrator.core.model_usage import usage_total
 from orchestrator.core.task_words import PRIVATE
 from orchestrator.faces import timeline as timelines
@@ -55,7 +55,7 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
     timeline = timelines.timeline(records)
     now = rfc3339(at)
     last = timeline.end or now  # what is open lasts until then
-    usage = {lane.agent_id: usage_of(lane.agent_id, lane.engine) for lane in timeline.agents}
+    usage = {lane.agent_id: _usage(lane, usage_of) for lane in timeline.agents}
     tasks: list[dict[str, Any]] = []
     for agent, lane in zip(records.agents, timeline.agents, strict=True):
         tasks += _tasks(root, agent, lane, usage[agent.agent_id][1], last)
@@ -85,6 +85,14 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
         "gaps": [gap._asdict() for gap in timeline.gaps],
     }
     return RunReport(values, timeline)
+
+
+def _usage(lane: Lane, usage_of: UsageOf) -> tuple[Figures | None, Mapping[str | None, Figures]]:
+    """What is known of the agent: one that had a task has asked its model, whether that was counted or not."""
+    total, of_tasks = usage_of(lane.agent_id, lane.engine)
+    if total and not total["requests"] and not total["unknown"] and any(bar.begin for bar in lane.bars):
+        total = {**total, "cost_usd": None, "unknown": "none of its requests was counted"}
+    return total, of_tasks
 
 
 def _kept(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +131,7 @@ def _tasks(
             task |= {
                 "result": record.get("shown"),
                 "by": str(record.get("by") or ""),
-                "artifacts": [row | {"path": _short(root, row["path"])} for row in paths],
+                "artifacts": [row | {"path": masked(_short(root, row["path"]))} for row in paths],
             }
     for task_id in private & tasks.keys():
         tasks[task_id] |= {"request": _hidden(), "result": tasks[task_id]["result"] and _hidden()}
@@ -134,7 +142,7 @@ def _task(lane: Lane, task_id: str, record: dict[str, Any], usage: Figures | Non
     return {
         "agent_id": lane.agent_id,
         "task_id": task_id,
-        "title": one_line(str(record.get("title") or ""), timelines.TITLE) or task_id,
+        "title": one_line(str(record.get("title") or "") or task_id, timelines.TITLE),
         "state": "queued",
         "reason": "",
         "by": "",

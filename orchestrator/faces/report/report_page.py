@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from orchestrator.base.secret_masks import masked
 from orchestrator.base.svg_page import escaped, page, scrolled
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.faces.amount_words import clock, counted, dollars, duration, size, tokens
@@ -272,5 +273,5 @@ def _table(heads: Iterable[str], rows: Sequence[tuple[object, ...]], empty: str)
 
 
 def _own(text: object) -> str:
-    """Text in a direction of its own: what it contains changes nothing after it."""
-    return f"<bdi>{escaped(text)}</bdi>"
+    """Text without secrets, in a direction of its own: what it contains changes nothing after it."""
+    return f"<bdi>{escaped(masked(str(text)))}</bdi>"

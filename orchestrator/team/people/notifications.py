@@ -51,7 +51,7 @@ class _AgentNews(NamedTuple):
 
 
 class _Terminal(NamedTuple):
-    """An attached client of a tmux server, the runs whose notices it gets, and those of them that it does not show."""
+    """An attached client of a tmux server, the runs whose notices it gets, and which of them it does not show."""
 
     socket: TmuxSocket
     client: AttachedClient

@@ -141,11 +141,25 @@ def test_secrets_are_masked_wherever_they_stand(files):
     agent = files.agent("c1")
     agent.task("t1", 10, {"task": f"Use {secret}", "password": "hunter2hunter2"}, title=f"Use {secret}")
     agent.out("blocked", 12, kind="permission", reason=f"curl -H 'Authorization: Bearer {secret}'")
-    agent.end("t1", 20, "error", {"message": f"{secret} was refused", "api_key": "hunter2hunter2"})
+    agent.end(
+        "t1", 20, "error", {"message": f"{secret} was refused", "api_key": "hunter2hunter2", "artifacts": [f"{secret}.txt"]}
+    )  # fmt: skip
+    files.paths.artifacts("c1").mkdir(parents=True)
+    (files.paths.artifacts("c1") / f"{secret}.txt").write_text("")
     report = made(files)
+    assert report.values["tasks"][0]["artifacts"][0]["exists"]
     for text in (html(report), repr(report.values)):
         assert secret not in text
         assert "hunter2" not in text
+
+
+def test_a_secret_in_the_place_of_an_id_is_masked_on_the_page(files):
+    secret = "ghp_" + "a1B2" * 9
+    agent = files.agent("c1")
+    agent.task(secret, 10, {})
+    agent.end(secret, 20)
+    agent.out("lost", 21, quarantined=f"/q/{secret}")
+    assert secret not in html(made(files))
 
 
 @pytest.mark.parametrize("cut_at", [-40, -20, -1, 0, 1])
@@ -241,6 +255,17 @@ def test_tokens_and_cost_are_summed_and_what_is_unknown_is_said(files):
     assert "no agent uses a model" in html(report)
     assert report.values["totals"]["usage"]["cost_usd"] is None
     assert made(files, usage_of=lambda *_: (None, {})).values["totals"]["usage"] is None
+
+
+def test_the_cost_of_an_agent_whose_requests_were_not_counted_is_unknown_and_not_nothing(files):
+    history(files)
+    files.agent("c2")
+    nothing = dict.fromkeys(("input", "cached", "output", "requests"), 0)
+    report = made(files, usage_of=lambda *_: ({**nothing, "cost_usd": 0.0, "models": [], "unknown": ""}, {}))
+    worked, new = report.values["agents"]
+    assert (worked["usage"]["cost_usd"], bool(worked["usage"]["unknown"])) == (None, True)
+    assert (new["usage"]["cost_usd"], new["usage"]["unknown"]) == (0.0, "")
+    assert report.values["totals"]["usage"]["cost_unknown"] == 1
 
 
 def test_waits_at_the_same_time_count_once_and_rules_not_at_all(files):
