@@ -98,12 +98,13 @@ def _refuse(paths: Paths, run_id: str) -> None:
 
 def _run_file(paths: Paths, run_id: str) -> tuple[dict[str, Any], list[LogGap]]:
     path = paths.run_json(run_id)
-    if not os.path.lexists(path):
-        return {}, []
     try:
-        return run_file(paths, run_id), []
+        if os.path.lexists(path):
+            return run_file(paths, run_id), []
+        why = "the run's file is not there"
     except OrchestratorError as error:
-        return {}, [LogGap(_name(paths, path), 1, None, f"the run's file cannot be read: {error.message}")]
+        why = f"the run's file cannot be read: {error.message}"
+    return {}, [LogGap(_name(paths, path), 1, None, why)]
 
 
 def _members(paths: Paths, run_id: str, known: Iterable[str]) -> set[str]:

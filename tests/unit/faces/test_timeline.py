@@ -218,13 +218,25 @@ def test_an_agent_whose_data_gc_has_removed_keeps_its_row_and_its_ends(files):
     assert [(gap.first_seq, gap.last_seq) for gap in timeline.gaps] == [(1, None)]
 
 
-def test_a_run_whose_file_is_damaged_is_shown_from_its_agents(files):
-    files.agent("c1", 3)
-    files.save()
-    files.paths.run_json("run-1").write_text("{")
-    timeline = timeline_of(files.paths.root, "run-1")
-    assert (timeline.begin, timeline.end) == (at(3), None)
-    assert gaps(files) == [("run.json", 1, None)]
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_run_without_its_file_is_shown_from_its_agents_and_ends_with_the_last(files, content):
+    agents = [files.agent("c1", 3), files.agent("c2", 4)]
+
+    def seen():
+        files.save()
+        file = files.paths.run_json("run-1")
+        file.unlink()
+        if content is not None:
+            file.write_text(content)
+        timeline = timeline_of(files.paths.root, "run-1")
+        assert gaps(files) == [("run.json", 1, None)]
+        return timeline.begin, timeline.end
+
+    assert seen() == (at(3), None)
+    for place, agent in enumerate(agents, 1):
+        agent.out("stopped", 10 * place)
+        agent.out("deleted", 10 * place + 1)
+        assert seen() == (at(3), at(21) if place == 2 else None)
 
 
 @pytest.mark.parametrize(
