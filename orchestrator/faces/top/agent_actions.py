@@ -36,6 +36,10 @@ class AgentActions:
             self.say("choose an agent first: j, k", "yellow")
         return row
 
+    def _still_at(self: Any, agent_id: str) -> bool:
+        """Whether a person still looks at this agent's row: what comes late must not take other keys."""
+        return self.app.screen is self and self.prompt is None and (self.row or {}).get("agent_id") == agent_id
+
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def do_approve(self) -> None:
@@ -114,6 +118,8 @@ class AgentActions:
             self.say(f"{name}: {error.message}", "yellow")
 
         def go(pane: dict[str, Any]) -> None:
+            if not self._still_at(row["agent_id"]):
+                return
             inside = os.environ.get("TMUX", "")
             command = attach_command(str(pane["tmux_socket"]), str(pane["tmux_pane_id"]), inside=inside)
             if switches(str(pane["tmux_socket"]), inside):
@@ -196,6 +202,8 @@ class AgentActions:
             self.app.push_screen(TextDialog(f"cancel a task of {shown_line(name)}", lines, does="cancel it"), done)
 
         def choose(meta: dict[str, Any]) -> None:
+            if not self._still_at(agent_id):
+                return
             tasks = meta.get("tasks") or []
             if not tasks:
                 self.say(f"{name} has no unfinished task", "yellow")

@@ -20,7 +20,7 @@ MATCH = Style(reverse=True)
 class LineView(ScrollView, can_focus=False):
     """Lines, each a text or parts with styles; only those in view are drawn."""
 
-    DEFAULT_CSS = "LineView { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
+    DEFAULT_CSS = "LineView { scrollbar-size: 1 1; }"
 
     def __init__(self, *, id: str | None = None, wrap: bool = False) -> None:  # noqa: A002  (Textual's word)
         super().__init__(id=id)
@@ -67,10 +67,15 @@ class LineView(ScrollView, can_focus=False):
             self._lay_out()
 
     def _lay_out(self) -> None:
-        width = max(1, self.size.width - 1) if self.wrap and self.size.width else 0
-        self._lines = [piece for line in self._given for piece in (_broken(line, width) if width else [line])]
+        width = self.size.width if self.wrap else 0
+        self._lines = self._broken_at(width)
+        if width > 1 and len(self._lines) > self.size.height:  # the scroll bar takes a column
+            self._lines = self._broken_at(width - 1)
         longest = max((sum(columns_of(text) for text, _ in line) for line in self._lines), default=0)
         self.virtual_size = Size(0 if self.wrap else longest, len(self._lines))
+
+    def _broken_at(self, width: int) -> list[list[Part]]:
+        return [piece for line in self._given for piece in (_broken(line, width) if width else [line])]
 
     def search(self, text: str, *, backwards: bool = False) -> bool:
         """Go to the next line that contains the text; False if none does."""

@@ -50,15 +50,14 @@ class TeamCells(NamedTuple):
 
 
 class ColumnWidths(NamedTuple):
-    """The columns that are shown at a width, in order, each with its size."""
+    """The columns that are shown in so many columns of a terminal, in order, each with its size.
+
+    ``narrow``: a row is one line only.
+    """
 
     width: int
     sizes: Mapping[str, int]
-
-    @property
-    def narrow(self) -> bool:
-        """Whether a row is one line only."""
-        return self.width < NARROW
+    narrow: bool
 
 
 def agent_cells(row: Mapping[str, Any], name: str, *, ascii_only: bool = False) -> TeamCells:
@@ -119,9 +118,10 @@ def run_cells(run: Mapping[str, Any], *, ascii_only: bool = False) -> TeamCells:
     )
 
 
-def widths_for(rows: Sequence[TeamCells], width: int) -> ColumnWidths:
-    """The columns for these rows in a terminal of this width."""
-    room = width - 2  # the mark of the chosen row
+def widths_for(rows: Sequence[TeamCells], width: int, *, scrolls: bool = False) -> ColumnWidths:
+    """The columns for these rows in a terminal of this width; ``scrolls``: a scroll bar takes one of them."""
+    shows = width - scrolls
+    room = shows - 2  # the mark of the chosen row
     words = max((len(row.state.word) for row in rows), default=4)
     state = 1 if width < WORDS else max(5, words + 2)
     of_agents = [row for row in rows if width >= NARROW or row.key.startswith("agent:")]
@@ -131,7 +131,7 @@ def widths_for(rows: Sequence[TeamCells], width: int) -> ColumnWidths:
         agent = max(3, min(agent, room // 3))
         task = room - state - agent - 4 - 3 * gap
         sizes = {"state": state, "agent": agent, "age": 4, "task": task}
-        return ColumnWidths(width, {name: size for name, size in sizes.items() if size > 0})
+        return ColumnWidths(shows, {name: size for name, size in sizes.items() if size > 0}, narrow=True)
     sizes = {
         "state": state,
         "agent": max(8, agent),
@@ -160,12 +160,12 @@ def widths_for(rows: Sequence[TeamCells], width: int) -> ColumnWidths:
             sizes["task"], sizes["screen"] = task, spare - task - GAP
     if not sizes.get("screen"):
         sizes["task"] = max(spare, 1)
-    return ColumnWidths(width, {name: size for name, size in sizes.items() if size})
+    return ColumnWidths(shows, {name: size for name, size in sizes.items() if size}, narrow=False)
 
 
 def title_line(widths: ColumnWidths, *, ascii_only: bool = False) -> str:
     """The titles of the columns."""
-    titles = _TITLES | ({"ended": "ok/x"} if ascii_only else {})
+    titles = _TITLES | ({"ended": "+/x"} if ascii_only else {})
     gap = " " * (1 if widths.narrow else GAP)
     parts = []
     for name, size in widths.sizes.items():

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
-from textual.widgets import Input
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.faces.row_words import totals_parts
-from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.top.agent_actions import AgentActions
+from orchestrator.faces.top.frame_lines import head_parts, key_parts
 from orchestrator.faces.top.key_bindings import KeyAction, key_label, keys_of
 from orchestrator.faces.top.line_view import LineView
+from orchestrator.faces.top.narrowing import Narrowing
 from orchestrator.faces.top.plain_line import PlainLine
 from orchestrator.faces.top.tab_line import TABS, TabChosen, TabsLine
 from orchestrator.faces.top.tab_lines import TabLine, shown_line
 from orchestrator.faces.top.tab_texts import RUNS_COMMANDS, TabReader
 from orchestrator.faces.top.team_layout import (
-    NARROW,
-    ColumnWidths,
     Part,
     TeamCells,
     agent_cells,
@@ -40,14 +37,9 @@ EACH_S = {"screen": 1, "log": 5}
 """Tabs whose content changes without a record, read again after so many seconds while they are seen."""
 TAB_OF = {name: name for name in TABS if name != "task"} | {"task_text": "task"}
 """The tab that an action shows; `task` is the action that queues one."""
-HINTS = (
-    ("pane", "pane"), ("approve", "approve"), ("deny", "deny"), ("task", "new task"), ("cancel", "cancel"),
-    ("restart", "restart"), ("filter", "filter"), ("needs_me", "needs me"), ("timeline", "timeline"),
-    ("help", "help"),
-)  # fmt: skip
 
 
-class TeamScreen(AgentActions, Screen[None]):
+class TeamScreen(AgentActions, Narrowing, Screen[None]):
     """The team, live. Keys are looked up in ``bindings``; each action is a method ``do_NAME``."""
 
     AUTO_FOCUS = ""
@@ -62,11 +54,9 @@ class TeamScreen(AgentActions, Screen[None]):
         self.table = TeamTable(ascii_only=face.ascii_only)
         self.tabs = TabsLine(ascii_only=face.ascii_only)
         self.view = LineView(id="view")
-        self._keys = PlainLine(id="keys")
+        self.key_line = PlainLine(id="keys")
         self._cells: dict[str, tuple[dict[str, Any], str, TeamCells]] = {}
         self._rows: list[TeamCells] = []
-        self.filter = ""
-        self.needs_me = False
         self.enlarged = False
         self._message: list[Part] = []
         self._read_for: tuple[Any, ...] = ()
@@ -74,7 +64,6 @@ class TeamScreen(AgentActions, Screen[None]):
         self._again = False
         self._table_height = -1
         self._seconds = 0
-        self._shown_titles: tuple[ColumnWidths, bool] | None = None
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -83,7 +72,7 @@ class TeamScreen(AgentActions, Screen[None]):
         yield self.table
         yield self.tabs
         yield self.view
-        yield self._keys
+        yield self.key_line
 
     def on_mount(self) -> None:
         """Begin with what is known."""
@@ -117,24 +106,10 @@ class TeamScreen(AgentActions, Screen[None]):
 
     def _show_head(self, snapshot: Mapping[str, Any]) -> None:
         plain = self.face.ascii_only
-        gap = " - " if plain else " · "
-        parts: list[Part] = [(f" {snapshot['title']}", "bold")]
-        if not snapshot["live"]:
-            parts.append((f"{gap}no daemon answers; shown from the files", "yellow"))
-        need = (snapshot.get("totals") or {}).get("need_you")
-        for text in totals_parts(snapshot, ascii_only=plain):
-            parts += [(gap, "dim"), (text, "bold yellow" if need and " need" in text else "")]
-        if self.needs_me:
-            parts += [(gap, "dim"), ("needs me", "reverse")]
-        if self.filter:
-            parts += [(gap, "dim"), (f"/{self.filter}", "reverse")]
+        parts = head_parts(snapshot, self.size.width, filtered=self.filter, needs_me=self.needs_me, ascii_only=plain)
         self._totals.show(parts, [(f"{datetime.now().astimezone():%H:%M} ", "dim")])
-        shown = (self.table.widths, bool(self._rows))
-        if shown != self._shown_titles:
-            self._shown_titles = shown
-            self._titles.show(
-                [(title_line(self.table.widths, ascii_only=plain) if self._rows else self._empty(snapshot), "dim")]
-            )
+        titles = title_line(self.table.widths, ascii_only=plain) if self._rows else self._empty(snapshot)
+        self._titles.show([(titles, "dim")])
 
     def _empty(self, snapshot: Mapping[str, Any]) -> str:
         if snapshot["agents"]:
@@ -160,18 +135,9 @@ class TeamScreen(AgentActions, Screen[None]):
 
     def _show_keys(self) -> None:
         if self._message:
-            self._keys.show([(" ", ""), *self._message])
+            self.key_line.show([(" ", ""), *self._message])
             return
-        width, parts, used = self.size.width, cast("list[Part]", [(" ", "")]), 1
-        for name, says in HINTS if width >= NARROW else (HINTS[-1], *HINTS[:-1]):
-            keys = [
-                key.replace("⏎", "Enter") if self.face.ascii_only else key for key in keys_of(name, self.bindings)
-            ]
-            need = columns_of(f"{keys[0]} {says}  ")
-            if used + need <= width:
-                parts += [(keys[0], "bold"), (f" {says}  ", "dim")]
-                used += need
-        self._keys.show(parts)
+        self.key_line.show(key_parts(self.bindings, self.size.width, ascii_only=self.face.ascii_only))
 
     def say(self, text: str, style: str = "") -> None:
         """One sentence in the last line, until the next key."""
@@ -180,7 +146,6 @@ class TeamScreen(AgentActions, Screen[None]):
 
     def on_resize(self) -> None:
         """Another size, another layout."""
-        self._shown_titles = None
         self.show()
 
     def on_screen_resume(self) -> None:
@@ -287,11 +252,11 @@ class TeamScreen(AgentActions, Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Do what the key is bound to."""
-        prompt = self._prompt
+        prompt = self.prompt
         if prompt is not None:
             if event.key == "escape":
                 event.stop()
-                self._end_prompt(keep=False)
+                self.end_prompt(keep=False)
             return
         action = self.bindings.get(event.key) or self.bindings.get(event.character or "")
         self._message = []
@@ -354,37 +319,12 @@ class TeamScreen(AgentActions, Screen[None]):
         self._arrange()
         self._read_tab()
 
-    def do_needs_me(self) -> None:
-        self.needs_me = not self.needs_me
-        self._shown_titles = None
-        self.show()
-
-    def do_filter(self) -> None:
-        self._begin_prompt("filter", self.filter)
-
-    def do_search(self) -> None:
-        self._begin_prompt("search", "")
-
-    def do_next_match(self) -> None:
-        self._match(backwards=False)
-
-    def do_previous_match(self) -> None:
-        self._match(backwards=True)
-
-    def _match(self, *, backwards: bool) -> None:
-        if self.searched and not self.view.search(self.searched, backwards=backwards):
-            self.say(f"{self.searched!r} is not in this tab", "yellow")
-
     def do_back(self) -> None:
         """Leave what is narrowest: the enlarged tab, a search, a filter."""
         if self.enlarged:
             self.do_enlarge()
-        elif self.searched:
-            self.searched = ""
-            self.view.search("")
         else:
-            self.filter, self.needs_me, self._shown_titles = "", False, None
-            self.show()
+            self.widen()
 
     def do_timeline(self) -> None:
         from orchestrator.faces.top.timeline_view import TimelineView  # noqa: PLC0415  (most never look at it)
@@ -394,46 +334,3 @@ class TeamScreen(AgentActions, Screen[None]):
 
     def do_quit(self) -> None:
         self.app.exit()
-
-    # -- the line in which a filter or a search is typed ---------------------------------------------------------
-
-    searched = ""
-
-    @property
-    def _prompt(self) -> Input | None:
-        return next(iter(self.query("#prompt").results(Input)), None)
-
-    def _begin_prompt(self, what: str, value: str) -> None:
-        self._prompt_is = what
-        prompt = Input(value, placeholder=what, id="prompt", select_on_focus=False)
-        self._keys.display = False
-        self.mount(prompt)
-        prompt.focus()
-
-    def _end_prompt(self, *, keep: bool) -> None:
-        prompt = self._prompt
-        if prompt is not None:
-            self.set_focus(None)
-            prompt.remove()
-        self._keys.display = True
-        if not keep and self._prompt_is == "filter":
-            self.filter = ""
-            self._shown_titles = None
-            self.show()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """A filter acts while it is typed."""
-        if event.input.id == "prompt" and self._prompt_is == "filter":
-            self.filter, self._shown_titles = event.value.strip(), None
-            self.show()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter ends the line; a search begins."""
-        if event.input.id != "prompt":
-            return
-        self._end_prompt(keep=True)
-        if self._prompt_is == "search":
-            self.searched = event.value or self.searched
-            self._match(backwards=False)
-
-    _prompt_is = ""

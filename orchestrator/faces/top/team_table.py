@@ -57,7 +57,7 @@ class TeamTable(ScrollView, can_focus=False):
         self._rows: list[TeamCells] = []
         self._lines: list[TableLine] = []
         self._ages: dict[str, str] = {}
-        self.widths = ColumnWidths(80, {})
+        self.widths = ColumnWidths(80, {}, narrow=False)
         self.key = ""
 
     @property
@@ -86,12 +86,15 @@ class TeamTable(ScrollView, can_focus=False):
 
     def _lay_out(self) -> None:
         before, widths = self._lines, self.widths
-        self.widths = widths_for(self._rows, self.size.width or 80)
+        width = self.size.width or 80
+        self.widths = widths_for(self._rows, width)
         self._lines = [
             TableLine(row, second)
             for row in self._rows
             for second in ((False, True) if has_second_line(row, self.widths) else (False,))
         ]
+        if len(self._lines) > self.size.height:  # the scroll bar takes a column
+            self.widths = widths_for(self._rows, width, scrolls=True)
         self.virtual_size = Size(self.size.width, len(self._lines))
         if widths != self.widths or len(before) != len(self._lines):
             self.refresh()

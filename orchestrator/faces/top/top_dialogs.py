@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
+from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.top.line_view import LineView
 from orchestrator.faces.top.plain_line import PlainLine
 from orchestrator.faces.top.team_layout import Part
@@ -19,11 +20,13 @@ from orchestrator.faces.top.team_layout import Part
 _BOX = """
     align: center middle;
     & > Vertical { width: 90%; max-width: 110; height: auto; max-height: 90%; border: round ansi_blue;
-                   background: ansi_default; padding: 0 1; }
+                   background: ansi_default; padding: 0 1; overflow-y: auto; scrollbar-size-vertical: 1; }
+    & #hint { dock: bottom; }
     & LineView { height: auto; max-height: 1fr; min-height: 1; overflow-x: hidden; }
     & Input { border: none; height: 1; padding: 0; background: ansi_default; }
     & Input:focus { border: none; }
-    & TextArea { border: none; height: 5; padding: 0; background: ansi_default; }
+    & TextArea { border: none; height: 5; max-height: 40%; padding: 0; background: ansi_default; }
+    & TextArea:focus { border: none; }
 """
 
 
@@ -59,7 +62,7 @@ class TextDialog(ModalScreen[list[str] | None]):
         self._fields = fields
         self._does = does
         self._view = LineView(wrap=wrap)
-        self._hint = PlainLine()
+        self._hint = PlainLine(id="hint")
         self._over = ""
         self.item = item
 
@@ -78,11 +81,9 @@ class TextDialog(ModalScreen[list[str] | None]):
 
     def on_mount(self) -> None:
         """Show the text; begin in the first field."""
+        self._view.display = bool(self._lines)
         self._fit()
         self._view.show(self._lines)
-        many = any(field.multiline for field in self._fields)
-        keys = f"Ctrl-S: {self._does} · Tab: next field" if many else f"Enter: {self._does}"
-        self._hint.show([(f"{keys} · Esc: back", "dim")])
         if self._fields:
             self.query_one("#field0").focus()
 
@@ -90,18 +91,29 @@ class TextDialog(ModalScreen[list[str] | None]):
         """The text gets the room that is left."""
         self._fit()
 
+    def _show_hint(self) -> None:
+        """What the keys do; first that there is more of the text, where it has not been seen."""
+        if self._over:
+            self._hint.show([(f"{self._over}; Enter or Esc: back", "bold red")])
+            return
+        many = any(field.multiline for field in self._fields)
+        keys = f"Ctrl-S: {self._does} · Tab: next field" if many else f"Enter: {self._does}"
+        more = self._view.display and self._view.scroll_offset.y < self._view.max_scroll_y
+        parts: list[Part] = [("PgDn: more", "bold yellow"), (" · ", "dim")] if more else []
+        self._hint.show([*parts, (f"{keys} · Esc: back", "dim")])
+
     def _fit(self) -> None:
-        width = max(10, min(110, self.app.size.width * 9 // 10) - 6)
-        wanted = sum(
-            1 + len("".join(t for t, _ in line) if isinstance(line, list) else line) // width for line in self._lines
-        )
+        width = max(10, min(110, self.app.size.width * 9 // 10) - 5)
+        texts = ["".join(t for t, _ in line) if isinstance(line, list) else line for line in self._lines]
+        wanted = sum(1 + columns_of(text) // width for text in texts)
         room = max(1, self.app.size.height * 9 // 10 - 4 - sum(6 if field.multiline else 2 for field in self._fields))
         self._view.styles.height = max(1, min(wanted + 1, room))
+        self.call_after_refresh(self._show_hint)
 
     def over(self, why: str) -> None:
         """What it asks about is over."""
         self._over = why
-        self._hint.show([(f"{why}; Enter or Esc: back", "bold red")])
+        self._show_hint()
 
     @property
     def values(self) -> list[str]:
@@ -125,6 +137,7 @@ class TextDialog(ModalScreen[list[str] | None]):
             step = self._view.size.height if event.key.startswith("page") else 1
             down = event.key in ("pagedown", "down", "j")
             self._view.scroll_relative(y=step if down else -step, animate=False)
+            self.call_after_refresh(self._show_hint)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter in a field: the next one, after the last it is done."""
@@ -166,7 +179,7 @@ class ListDialog(ModalScreen[tuple[str, str] | None]):
             yield PlainLine([(self._title, "bold")])
             yield Input(id="typed", select_on_focus=False)
             yield self._view
-            yield PlainLine([(f"Enter: {self._does} · ↑↓ · Esc: back", "dim")])
+            yield PlainLine([(f"Enter: {self._does} · ↑↓ · Esc: back", "dim")], id="hint")
 
     def on_mount(self) -> None:
         """Begin in the line."""

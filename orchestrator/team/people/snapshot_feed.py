@@ -117,7 +117,7 @@ class SnapshotFeed:
 
     async def once(self) -> dict[str, Any]:
         """The snapshot for somebody who looks once, and opens no face."""
-        if not self.any_open:
+        if not self._faces:
             await self.glance()
         return self.whole()
 

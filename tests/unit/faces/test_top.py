@@ -290,6 +290,28 @@ def test_a_task_is_canceled_after_a_question(tasks):
     drive(app, play)
 
 
+@pytest.mark.parametrize("key", ["x", "enter"])
+@pytest.mark.parametrize("meanwhile", ["j", "question_mark", "slash"])
+def test_what_comes_late_takes_no_key_that_was_meant_for_something_else(key, meanwhile, monkeypatch):
+    monkeypatch.setenv("TMUX", "/nowhere/socket,1,0")
+    app = top_of(team())
+    app.requests.tasks = [{"task_id": "t-1", "title": "x", "state": "queued"}]
+    came = []
+    app.face.in_thread = lambda work, then, failed=None: came.append(lambda: then(work()))
+
+    async def play(pilot):
+        came.clear()
+        await pilot.press(key, meanwhile)
+        await settled(pilot)
+        shown_before = app.screen
+        came[0]()
+        await settled(pilot)
+        assert app.screen is shown_before
+        assert app.requests.quiet == []
+
+    drive(app, play)
+
+
 def test_a_restart_asks_first():
     app = top_of(team())
 
@@ -546,6 +568,41 @@ def test_every_size_shows_who_needs_a_human(size):
         assert "c1" in shown(app)
 
     drive(app, play, size)
+
+
+@pytest.mark.parametrize("width", [44, 60, 80, 120])
+def test_a_table_that_scrolls_cuts_no_number_and_shows_that_a_text_was_cut(width):
+    used = {"input": 1, "cached": 0, "output": 1, "requests": 1, "cost_usd": 12.34, "models": [], "unknown": ""}
+    rows = [busy(f"w{at:02}", "a long title " * 30, usage=used, finished={"result": 3}) for at in range(40)]
+    app = top_of(snapshot(rows))
+
+    async def play(pilot):
+        await settled(pilot)
+        line = next(line for line in lines_of_screen(app) if "w00" in line)
+        assert "…" in line
+        assert width < 60 or "3/0" in line
+        assert width < 80 or "$12.34" in line
+
+    drive(app, play, (width, 16))
+
+
+@pytest.mark.parametrize("width", [30, 44, 80, 120])
+def test_the_head_cuts_no_number_and_always_says_that_not_all_is_shown(width):
+    used = {"input": 1, "cached": 0, "output": 1, "requests": 1, "cost_usd": None, "models": [], "unknown": ""}
+    rows = [busy(f"w{at}", "x", usage=used, finished={"result": 3, "error": 1}) for at in range(2)]
+    waits = [item(f"i{at}", f"c{at}") for at in range(3)]
+    rows += [
+        asking(f"c{at}", waits[at], usage={**used, "cost_usd": 123.45}, finished={"canceled": 2}) for at in range(3)
+    ]
+    app = top_of(snapshot(rows, waits))
+
+    async def play(pilot):
+        for part in lines_of_screen(app)[0].split("·")[1:-1]:
+            assert part.strip() in {"5 agents", "3 need you", "2 busy", "6 ✓ 2 ✕ 6 ⊘", "$370.35 + 2 unknown"}, part
+        await pilot.press("slash", "c", "enter", "exclamation_mark")
+        await until(pilot, lambda: "needs me" in lines_of_screen(app)[0] and "/c" in lines_of_screen(app)[0])
+
+    drive(app, play, (width, 16))
 
 
 def test_an_empty_team_says_how_to_begin():
