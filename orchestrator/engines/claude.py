@@ -27,6 +27,7 @@ from orchestrator.engines.definition import (
 from orchestrator.engines.headless_chats import UUID, chat_id, no_command
 from orchestrator.engines.permission_hooks import claude_request
 from orchestrator.engines.screen_dialogs import DialogForm
+from orchestrator.engines.shown_dialogs import ShownDialog
 from orchestrator.engines.usage_reading import CLAUDE
 from orchestrator.engines.user_setup import HOOK_LIMIT_S
 
@@ -249,6 +250,24 @@ DIALOGS = (
 """A dialog that asks for an edit may show a part of it only."""
 
 
+_FIRST_OPTION = re.compile(rf"[{SELECTED} ]+1\. ")
+_FURTHER = re.compile(r"\b\d+ of \d+\s*$")
+
+
+def _shows(screen: Screen) -> ShownDialog | None:
+    """The dialog on the screen; its frame begins above the list of its options.
+
+    The title of a permission says "1 of 3" if further dialogs wait; that of a question says nothing of them.
+    """
+    lines = screen.lines
+    first = next((at for at in range(len(lines) - 1, -1, -1) if _FIRST_OPTION.match(lines[at])), -1)
+    top = next((at for at in range(first, -1, -1) if lines[at].startswith(BORDER * 20)), -1)
+    if top < 0:
+        return None
+    asks = any(line.startswith(" Do you want to ") for line in lines[top:first])
+    return ShownDialog("\n".join(lines[top + 1 :]), asks and not any(map(_FURTHER.search, lines[top + 1 : top + 3])))
+
+
 def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:
     return TranscriptPlace(in_config_dir(env, "projects"), f"*/{session}.jsonl")
 
@@ -275,6 +294,7 @@ ROW = Engine(
     patterns=PATTERNS,
     request=claude_request,
     dialogs=DIALOGS,
+    shows=_shows,
     resumes=True,
     transcript=_transcript,
     usage=CLAUDE,

@@ -15,6 +15,7 @@ from orchestrator.core.model_usage import ModelRequest
 from orchestrator.core.screens import Composer, LogFinding, Screen, ScreenPattern
 from orchestrator.engines.permission_requests import PermissionRequest
 from orchestrator.engines.screen_dialogs import DialogForm
+from orchestrator.engines.shown_dialogs import ShownDialog
 from orchestrator.engines.usage_reading import TranscriptUsage
 from orchestrator.engines.user_setup import UserSetup
 
@@ -204,6 +205,9 @@ class Engine:
     )
     asks_no_more: Callable[[Screen, frozenset[str]], bool] | None = (
         None  # whether the screen shows that a request held without a dialog, which covers these, is over
+    )
+    shows: Callable[[Screen], ShownDialog | None] | None = (
+        None  # the dialog on the screen, of a CLI that shows the dialogs of several waiting hooks one after the other
     )
     explain_log: Callable[[str], LogFinding | None] = lambda _text: None  # what the end of the log explains
     min_pane: tuple[int, int] = (60, 12)  # columns and rows of the smallest pane in which a person can read it

@@ -7,19 +7,25 @@ while the hook waits, and asks its user questions through the same hook.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.core.inbox_items import ItemDecision
 from orchestrator.engines import permission_questions, question_answers
 from orchestrator.engines.permission_requests import Asked, PermissionRequest
+from orchestrator.engines.rule_patterns import PATCH_TOOL
 
 EVENT = "PermissionRequest"
 DENIED = "The user denied this."
 """The reason that the model reads if the human gave none."""
 SHOWN_BACK = frozenset({"ExitPlanMode"})
-"""Tools whose approval Claude Code takes only with their input. The plan may be in a file alone: then nobody can
-read it here, and it cannot be approved here."""
+"""Tools of Claude Code of which it takes an approval only together with their input. A plan may be in a file alone:
+then nobody sees here what an approval would be of."""
+PLACE_UNKNOWN = "(relative paths: Codex does not say of which directory)"
+"""Codex tells the directory of its session; a patch in a shell command counts from the directory of that command."""
+_NAMED_IN_PATCH = re.compile(r"(?m)^\s*\*\*\* (?:(?:Add|Update|Delete) File|Move to):\s*(.*)$")
 LEADS = ("command", "file_path", "notebook_path", "path", "url", "query", "plan")
 """Arguments that say what a tool is to do: the first of them begins the text, without its name."""
 
@@ -43,7 +49,14 @@ def codex_request(event: str, data: Mapping[str, Any]) -> PermissionRequest | No
     asked = asked_by(event, data)
     if asked is None:
         return None
+    if asked.tool == PATCH_TOOL and not _is_placed(asked.text):
+        asked = replace(asked, cwd="", text=f"{asked.text}\n{PLACE_UNKNOWN}")
     return PermissionRequest(asked, lambda decision, text: _printed(_plain(decision, text)), dialog_meanwhile=False)
+
+
+def _is_placed(patch: str) -> bool:
+    """Whether all files that the patch names have absolute paths."""
+    return all(path.startswith("/") for path in _NAMED_IN_PATCH.findall(patch))
 
 
 def asked_by(event: str, data: Mapping[str, Any]) -> Asked | None:

@@ -86,6 +86,8 @@ PROMISES: dict[str, Promise] = {
             f"{HOOKS}codex_is_held_while_a_face_is_open_and_then_shows_its_dialog",
             f"{HOOKS}codex_is_held_no_longer_than_the_user_allows",
             f"{HOOKS}subagents_of_claude_code_ask_each_for_itself_also_after_the_turn",
+            f"{HOOKS}the_dialog_that_is_gone_from_the_screen_was_answered_there_and_nothing_else_was",
+            f"{PARALLEL}requests_of_one_message_of_claude_code_wait_until_their_own_dialog_has_gone",
             f"{HOOK_PROCESSES}a_request_survives_the_kill_of_the_daemon_and_is_then_answered",
             f"{HOOK_PROCESSES}a_hook_that_is_killed_takes_its_item_with_it_and_nothing_can_be_approved",
             f"{HOOK_PROCESSES}a_daemon_that_was_stopped_leaves_the_question_to_the_cli",

@@ -24,6 +24,7 @@ from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, Screen, ScreenFinding
 from orchestrator.engines import question_answers
 from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked
+from orchestrator.team.people import pane_answers
 from orchestrator.team.people.answer_words import (
     Answerer,
     GivenAnswer,
@@ -43,8 +44,6 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent
 
 log = structlog.get_logger()
 
-OVER_LOOKS = 2
-"""How many looks at a screen end a request that no dialog shows: the first may be older than the request."""
 RETURN_S = 10.0
 """How long a request that comes back to another daemon is held for a face that does the same."""
 
@@ -156,7 +155,10 @@ class Approvals:
 
         A hook that still waits is released: its late word would count for nothing.
         """
-        waiting = [pending for pending in self._pending.of(entry.agent_id, key) if not pending.answering]
+        self._withdraw(entry, self._pending.of(entry.agent_id, key), reason)
+
+    def _withdraw(self, entry: AgentEntry, requests: Sequence[PendingRequest], reason: str) -> None:
+        waiting = [pending for pending in requests if not pending.answering]
         for pending in waiting:
             self._pending.end(pending, reason)
             pending.channel.decide("release", "")
@@ -172,11 +174,6 @@ class Approvals:
         if request is None:
             return False
         key = request.key or channel.conn
-        if request.dialog_meanwhile and not request.key:
-            # A CLI with a hook asks one question after the other, and tells nobody that its dialog was answered.
-            for other in self._pending.keys_of_turn(entry.agent_id):
-                if other != key:
-                    self.withdrawn(entry, other, "answered in its pane: it asks something else")
         way = HookPermission(channel, request)
         if request.refused:
             log.warning("a call was refused", agent=entry.agent_id, asked=request.asked.line)
@@ -195,20 +192,11 @@ class Approvals:
         return True
 
     def seen(self, entry: AgentEntry, screen: Screen) -> None:
-        """A look at the agent's screen; two that show a held request over end it."""
+        """A look at the agent's screen; two that show a request to be over end it."""
         row = entry.engine
-        if row is None or row.asks_no_more is None:
-            return
-        for pending in self._pending.of(entry.agent_id):
-            channel = pending.channel
-            if not isinstance(channel, HookPermission) or pending.dialog_meanwhile or pending.answering:
-                continue
-            over = row.asks_no_more(screen, channel.request.dialog_covers)
-            pending.over_looks = pending.over_looks + 1 if over else 0
-            if pending.over_looks >= OVER_LOOKS:
-                self._pending.end(pending, "its CLI does not ask any more")
-                channel.decide("release", "")
-                self._show(entry)
+        if row is not None:
+            over = pane_answers.over_on(row, screen, self._pending.of(entry.agent_id))
+            self._withdraw(entry, over, "answered in its pane, or not asked any more")
 
     def _in_pane(self, entry: AgentEntry) -> set[str]:
         """What a human at the pane may have allowed for good in this launch: its CLI asks, or does not."""
@@ -257,8 +245,9 @@ class Approvals:
         )
 
     def dialog_gone(self, entry: AgentEntry) -> None:
-        """The agent's screen no longer shows its dialog."""
-        self.withdrawn(entry, None, "answered in its pane: its dialog is gone")
+        """The agent's screen shows no dialog any more. Requests that are held without one wait on."""
+        shown = [pending for pending in self._pending.of(entry.agent_id) if pending.dialog_meanwhile]
+        self._withdraw(entry, shown, "answered in its pane: its dialog is gone")
 
     # -- answers ------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class PendingRequest:
     channel: PermissionChannel
     dialog_meanwhile: bool
     answering: bool = False
+    shown: bool = False  # its dialog was seen on the screen
     over_looks: int = 0  # consecutive looks at the screen that show it over
 
 

@@ -3,7 +3,15 @@
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.engines.permission_hooks import DENIED, EVENT, claude_request, codex_request, text_of
+from orchestrator.engines.permission_hooks import (
+    DENIED,
+    EVENT,
+    PLACE_UNKNOWN,
+    claude_request,
+    codex_request,
+    text_of,
+)
+from orchestrator.engines.rule_patterns import rule_pattern
 
 QUESTIONS = [
     {
@@ -113,3 +121,21 @@ def test_questions_are_answered_with_the_labels_beside_the_questions_as_received
     with pytest.raises(BadRequest) as error:
         request.output("answer", "B")
     assert error.value.code == "cannot_answer"
+
+
+@pytest.mark.parametrize(
+    ("header", "placed"),
+    [
+        ("*** Update File: /w/a", True),
+        ("*** Update File: a", False),
+        ("*** Add File: /w/a\n*** Move to: ../b", False),
+        ("  *** Delete File: a", False),
+    ],
+)
+def test_a_patch_of_codex_with_relative_paths_says_that_its_directory_is_not_known(header, placed):
+    """Codex tells the directory of its session, also of a patch in a shell command of another directory."""
+    patch = f"*** Begin Patch\n{header}\n@@\n-x\n+y\n*** End Patch"
+    event = {"tool_name": "apply_patch", "tool_input": {"command": patch}, "cwd": "/w"}
+    asked = codex_request(EVENT, event).asked
+    assert (asked.cwd, asked.text) == (("/w", patch) if placed else ("", f"{patch}\n{PLACE_UNKNOWN}"))
+    assert placed or rule_pattern(asked) is None

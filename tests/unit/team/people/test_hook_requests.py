@@ -224,16 +224,6 @@ async def test_what_a_human_answered_in_the_pane_is_withdrawn_when_the_cli_goes_
     assert claude.outbox("answered") == []
 
 
-async def test_the_next_request_of_claude_code_says_that_the_one_before_was_answered(claude):
-    first = await claude.asks("one")
-    before = claude.items()[0]
-    second = await claude.asks("two")
-    (item,) = claude.items()
-    assert item.item_id != before.item_id and item.text.endswith("two")
-    assert first.words == [{"answer": "decide", "output": {}}] and second.words == []
-    assert claude.entry.state.blocks["permission"].reason == item.text
-
-
 async def test_subagents_of_claude_code_ask_each_for_itself_also_after_the_turn(claude):
     claude.approvals.faces = 1  # the dialog of a subagent comes after its hook
     main, one, two = [
@@ -259,12 +249,14 @@ async def test_a_notice_about_the_same_question_changes_nothing(claude):
     assert claude.log() == ["blocked"]
 
 
-async def test_the_dialog_that_is_gone_from_the_screen_was_answered_there(claude):
-    line = await claude.asks()
+async def test_the_dialog_that_is_gone_from_the_screen_was_answered_there_and_nothing_else_was(claude):
+    claude.approvals.faces = 1
+    line, subagent = await claude.asks(), await claude.asks("make all", agent_id="s1")
     assert claude.approvals.waits_with_dialog(claude.entry) == claude.items()[0].item_id
     claude.approvals.dialog_gone(claude.entry)
-    assert claude.items() == [] and line.words == [{"answer": "decide", "output": {}}]
+    assert line.words == [{"answer": "decide", "output": {}}]
     assert claude.approvals.waits_with_dialog(claude.entry) == ""
+    assert [item.asked for item in claude.items()] == ["make all"] and subagent.words == []
 
 
 async def test_a_hook_that_ends_takes_its_item_with_it_and_leaves_the_rest_to_the_screen(claude):

@@ -1,4 +1,4 @@
-"""Requests that come side by side, or may not be asked at all: of opencode's plugin and of Gemini CLI's hook."""
+"""Requests that come side by side, or may not be asked at all: of opencode's plugin, and of the other CLIs' hooks."""
 
 import dataclasses
 
@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.core.screens import Screen
 from orchestrator.engines import gemini_approvals, opencode_approvals
+from orchestrator.engines.claude import ROW as CLAUDE
 from orchestrator.engines.gemini import ROW as GEMINI
 from orchestrator.engines.opencode import ROW as OPENCODE
 from orchestrator.engines.table import ENGINES
@@ -25,7 +26,9 @@ async def make(tmp_path, monkeypatch):
         team = Team(tmp_path, **config)
         people = People(team, engine.request)
         made.append(people)
-        changes = {"request": engine.request, "hook_events": engine.hook_events, "parks": engine.parks}
+        changes = {
+            "request": engine.request, "hook_events": engine.hook_events, "parks": engine.parks, "shows": engine.shows,
+        }  # fmt: skip
         ENGINES["parker"] = dataclasses.replace(ROW, **changes)
         return await people.begin()
 
@@ -132,6 +135,67 @@ async def test_two_looks_at_its_screen_end_what_nobody_waits_for_any_more(make):
         assert asked(people) == ["make"]
     people.approvals.seen(people.entry, idle)
     assert not people.items() and held.words == [{"answer": "decide", "output": {}}]
+
+
+def dialog(*about, title="Read file", question="Do you want to proceed?"):
+    """The bottom of Claude Code's screen with a dialog."""
+    frame = ["● Reading 3 files…", "  ⎿  /x/one", "─" * 60, f" {title}", "╌" * 60, *about, "╌" * 60]
+    lines = [*frame, f" {question}", " ❯ 1. Yes", "   2. Yes, for this session", "   3. No", " Esc to cancel"]
+    return Screen(title="", lines=tuple(lines), cursor_x=0, cursor_y=0)
+
+
+async def reads(people, *paths):
+    """The hooks of reading calls in one message of Claude Code, which asks for all of them at once."""
+    lines = [Line(conn=f"c{next(people.conns)}") for _ in paths]
+    for line, path in zip(lines, paths, strict=True):
+        facts = {"tool_name": "Read", "tool_input": {"file_path": path}, "cwd": "/w"}
+        await people.tell("PermissionRequest", line, **facts)
+    return lines
+
+
+def looks(people, *screens):
+    for screen in screens:
+        people.approvals.seen(people.entry, screen)
+
+
+async def test_requests_of_one_message_of_claude_code_wait_until_their_own_dialog_has_gone(make):
+    people = await make(CLAUDE)
+    lines = await reads(people, "/x/one", "/x/two", "/x/three")
+    one, two = (
+        dialog(f" Read(/x/{name})", title=f"Read file       {at} of 3") for at, name in ((1, "one"), (2, "two"))
+    )
+    looks(people, one, one, one)
+    assert asked(people) == ["/x/one", "/x/two", "/x/three"]
+    await people.answer("approve", item=people.items()[2].item_id)  # from outside, out of order
+    looks(people, one, two)
+    assert asked(people) == ["/x/one", "/x/two"]  # one look may be wrong
+    looks(people, two)
+    assert asked(people) == ["/x/two"] and people.entry.finding.reason.endswith("/x/two")
+    assert [len(line.words) for line in lines] == [1, 0, 1]
+    assert lines[0].words == [{"answer": "decide", "output": {}}]
+    people.approvals.dialog_gone(people.entry)
+    assert not people.items()
+
+
+async def test_a_dialog_that_is_alone_ends_what_was_answered_before_anyone_looked(make):
+    people = await make(CLAUDE)
+    lines = [await people.asks("touch a"), await people.asks("touch a b")]
+    looks(people, *[dialog(" touch a b", title="Bash command")] * 2)
+    assert asked(people) == ["touch a b"] and lines[0].words == [{"answer": "decide", "output": {}}]
+    # Of a dialog that shows nothing of what is asked, only the newest request can be the reason.
+    later = await people.asks("\n".join(["true"] * 200) + "\nlast")
+    looks(people, *[dialog(" last", title="Bash command")] * 2)
+    assert [len(line.words) for line in (*lines, later)] == [1, 1, 0]
+
+
+async def test_a_question_on_the_screen_says_nothing_of_what_else_waits(make):
+    people = await make(CLAUDE)
+    (line,) = await reads(people, "/x/one")
+    questions = [{"question": "Which one?", "options": [{"label": "Red"}]}]
+    await people.asks(tool_name="AskUserQuestion", tool_input={"questions": questions})
+    shown = dialog("Which one?", title="←  ☐ One  ✔ Submit  →", question="")
+    looks(people, shown, shown, Screen(title="", lines=(), cursor_x=0, cursor_y=0))
+    assert len(people.items()) == 2 and line.words == []
 
 
 async def test_a_forged_mark_is_refused_whether_a_face_is_open_or_not(make):
