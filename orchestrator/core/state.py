@@ -162,6 +162,7 @@ class ItemAnswer(NamedTuple):
     decision: str
     text: str
     seq: int  # of its outbox record
+    rule: str | None = None
 
 
 class Finished(NamedTuple):
@@ -426,7 +427,8 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.wake_epoch = record["epoch"] if agent.parked else agent.wake_epoch
         agent.proofs["parked"] = Proof("outbox", record["seq"], kind, record["at"])
     elif kind == "answered":
-        agent.answers[record["item"]] = ItemAnswer(record["decision"], record.get("text") or "", record["seq"])
+        said = record.get("text") or ""
+        agent.answers[record["item"]] = ItemAnswer(record["decision"], said, record["seq"], record.get("rule"))
         if record["decision"] == "dismiss" and record["kind"] == "error":
             agent.errors.pop(record.get("task_id") or "", None)
         if len(agent.answers) > 3 * REMEMBERED_ANSWERS:

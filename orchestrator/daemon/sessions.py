@@ -25,7 +25,7 @@ from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, RefusedLine
 from orchestrator.edge.wire_format import rpc_error
 from orchestrator.protocol.offers import OWN_IDENTITY, AdminMethods, Offer
 from orchestrator.protocol.sdk_messages import read, written
-from orchestrator.protocol.tool_calls import Client, call_tool, only_reading
+from orchestrator.protocol.tool_calls import Client, call_tool, only_reading, request_key
 from orchestrator.protocol.traffic import Incoming, TooLong, Traffic, drained
 from orchestrator.protocol.wait_turns import WaitTurns, is_wait
 
@@ -99,7 +99,7 @@ def build(client: Client, offers: Sequence[Offer], admin: AdminMethods | None = 
             "notifications/roots/list_changed", types.NotificationParams, _roots_changed(roots_changed)
         )
     for name, run in (admin or {}).items():
-        server.add_request_handler(f"orchestrator/{name}", AdminParams, _admin_call(run))
+        server.add_request_handler(f"orchestrator/{name}", AdminParams, _admin_call(client, run))
     return server, resources
 
 
@@ -111,10 +111,15 @@ def _roots_changed(hear: Callable[[], None]) -> Callable[[Context, Any], Awaitab
 
 
 def _admin_call(
-    run: Callable[..., Awaitable[dict[str, Any]]],
+    client: Client, run: Callable[..., Awaitable[dict[str, Any]]]
 ) -> Callable[[Context, AdminParams], Awaitable[dict[str, Any]]]:
-    async def handle(_ctx: Context, params: AdminParams) -> dict[str, Any]:
-        given = params.model_extra or {}
+    """What serves a method; one that takes ``req`` gets the key of the request, never one that the client names."""
+    parameters = signature(run).parameters
+
+    async def handle(ctx: Context, params: AdminParams) -> dict[str, Any]:
+        given = dict(params.model_extra or {})
+        if "req" in parameters:
+            given["req"] = request_key(client, ctx.request_id)
         try:
             signature(run).bind(**given)
             return await run(**given)

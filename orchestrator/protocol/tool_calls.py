@@ -323,6 +323,11 @@ def _barred(tool: Tool) -> Tool:
     return replace(tool, barred=True)
 
 
+def request_key(client: Client, request_id: Any) -> str:
+    """What tells a request from all others, also when it is sent again to the next daemon."""
+    return f"{client.origin.conn}:{orjson.dumps(request_id).decode()}"
+
+
 async def call_tool(
     tools: Mapping[str, Tool],
     client: Client,
@@ -343,7 +348,7 @@ async def call_tool(
         else:
             arguments = checked(tool.arguments, params.arguments)
         async with _progress(ctx, age) as tell:
-            req = f"{client.origin.conn}:{key}"
+            req = request_key(client, ctx.request_id)
             call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or PendingCall(), ctx.session, ignored)
             result = await tool.run(call, arguments)
             if ignored:

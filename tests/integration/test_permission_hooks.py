@@ -1,9 +1,11 @@
 """Permission requests with the real daemon and the real hook program; the agent's CLI is played by the test."""
 
+import json
 import signal
 
 import pytest
 
+from orchestrator.base import failpoints
 from orchestrator.base.errors import OrchestratorError
 from tests.support.faces import open_face
 from tests.support.hooks import Cli, fake_cli
@@ -17,6 +19,9 @@ LONG = "make &&\n" * 20_000 + "rm -rf build"
 def scene(stage, request):
     """An agent `a` of each CLI that asks through this hook; it has called once."""
     fake_cli(stage, request.param)
+    stage.kill_at = stage.root / "kill-at"
+    stage.kill_at.mkdir()
+    stage.env[failpoints.VARIABLE] = f"*={stage.kill_at}"
     stage.boss = stage.begun()
     made = stage.boss.tool("agent_create", {"name": "a", "role": "r", "engine": request.param, "ready_wait_ms": 0})
     assert "error" not in made, made
@@ -70,6 +75,22 @@ def test_a_request_survives_the_kill_of_the_daemon_and_is_then_answered(scene):
         assert face.answer(item, "approve")["ok"]
         assert hook.said() == ALLOWED
     assert scene.types("a").count("blocked") == 1
+
+
+@pytest.mark.parametrize("step", ["outbox:answered:before", "outbox:answered:after", "answer:inbox"])
+def test_an_answer_whose_daemon_is_killed_is_carried_out_once_and_told_once(scene, faults, step):
+    with open_face(scene) as face:
+        hook = ask(scene)
+        item = face.item("rm -rf build")
+        (scene.kill_at / step).write_text("self")
+        told = scene.cli("approve", item["id"], "--json")
+        assert (json.loads(told.stdout)["decision"], told.returncode) == ("approve", 0), told
+        assert hook.said() == ALLOWED
+        assert code_of(face, item, "approve") == "item_over"
+        until(lambda: not face.inbox())
+    assert not (scene.kill_at / step).exists()
+    assert [record["decision"] for record in scene.records("a") if record["type"] == "answered"] == ["approve"]
+    faults("answer")
 
 
 def test_a_hook_that_is_killed_takes_its_item_with_it_and_nothing_can_be_approved(scene):

@@ -36,12 +36,16 @@ class Answerer:
 
 @dataclass(frozen=True)
 class GivenAnswer:
-    """One answer: what was decided, with which words, by whom, and the rule that was made or that answered."""
+    """One answer: what was decided, with which words, by whom, and the rule that was made or that answered.
+
+    ``req`` is the key of the request that gave it: the same request may come again after a daemon's death.
+    """
 
     decision: ItemDecision
     text: str
     by: Answerer
     rule: str | None = None
+    req: str | None = None
 
 
 class Rules(Protocol):
@@ -86,14 +90,9 @@ def must_take(item: InboxItem, decision: ItemDecision) -> None:
         raise BadRequest("cannot_answer", f"item {item.item_id} takes {can}; not {decision}")
 
 
-def answer_given(item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
-    return {
-        "ok": True,
-        "item": item.item_id,
-        "decision": given.decision,
-        "agent_id": item.agent_id,
-        "rule": given.rule,
-    }
+def answer_given(item: str, agent_id: str, decision: str, rule: str | None) -> dict[str, Any]:
+    """What the caller is told of an answer that is recorded."""
+    return {"ok": True, "item": item, "decision": decision, "agent_id": agent_id, "rule": rule}
 
 
 def decision_for_cli(decision: str) -> ItemDecision:

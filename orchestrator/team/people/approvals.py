@@ -6,6 +6,7 @@ CLI gets it, so that a hook that comes back after a daemon's death is answered f
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -65,7 +66,6 @@ class Approvals:
         self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
         self.run_items: Callable[[], Sequence[InboxItem]] = tuple
         self._pending = PendingRequests()
-        self._pressing: set[str] = set()  # items whose dialog is being answered
         self._in_panes: dict[str, tuple[int, set[str]]] = {}  # agent -> epoch, what its dialogs may have settled
         self._faces = 0
         self._tasks = BackgroundTasks()
@@ -264,12 +264,21 @@ class Approvals:
 
         BadRequest ``unknown_item``, or ``cannot_answer`` if the item cannot be answered so; Conflict ``item_over`` if
         it was answered, withdrawn or changed meanwhile. Nothing is typed, and nothing reaches a CLI, on an error.
+        The same request, sent again after a daemon's death, is told what is recorded. An answer is carried out to its
+        end, also if the caller goes.
         """
+        return await asyncio.shield(self._tasks.start(self._carried_out(wanted, given)))
+
+    async def _carried_out(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
         if pending := self._pending.with_item(wanted):
             return await self._answer(self._roster.agents[pending.item.agent_id], pending, given)
         for entry in self._roster.agents.values():
             if before := entry.state.answers.get(wanted):
-                raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
+                call = entry.state.calls.get(given.req or "")
+                if call is None or call.seq != before.seq:
+                    raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
+                await self._dialogs.must_have_gone(entry, wanted)
+                return answer_given(wanted, entry.agent_id, before.decision, before.rule)
             for item in self.items(entry):
                 if item.item_id == wanted:
                     return await self._answer_recorded(entry, item, given)
@@ -277,7 +286,7 @@ class Approvals:
             if item.item_id == wanted:  # no agent has a log for it: it is over for this daemon
                 must_take(item, given.decision)
                 self._pending.remember(wanted, "dismissed")
-                return answer_given(item, given)
+                return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
         if why := self._pending.why_over(wanted):
             raise Conflict("item_over", f"item {wanted} is over: {why}")
         raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
@@ -315,7 +324,7 @@ class Approvals:
             self.answered(entry)
         if not reached:
             raise Conflict("item_over", f"{entry.agent_id} has ended the request {item.item_id} meanwhile")
-        return answer_given(item, given)
+        return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
 
     async def _allowed_by_rule(self, entry: AgentEntry, pending: PendingRequest, rule: str) -> None:
         given = GivenAnswer("approve", "", Answerer("rule", acts_as="rule"), rule)
@@ -337,29 +346,19 @@ class Approvals:
         if given.decision == "dismiss":
             await self._roster.commit(entry, [self._draft(entry, item, given)])
             self.changed(entry)
-            return answer_given(item, given)
+            return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
         if given.by.acts_as != "human":
             raise BadRequest("cannot_answer", "a key in an agent's pane is pressed for a human alone")
         if given.text:
             raise BadRequest("cannot_answer", f"item {item.item_id} takes no text: a key answers its dialog")
-        if item.item_id in self._pressing:
-            raise Conflict("item_over", f"item {item.item_id} is being answered")
-        self._pressing.add(item.item_id)
-        try:
+        with self._dialogs.answering(entry):
             dialog = await self._dialogs.must_stand(entry)
             await self._roster.commit(entry, [self._draft(entry, item, given, dialog.digest)])
-            pressed = False
-            try:
-                await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
-                pressed = True
-            finally:
-                # Without a key the dialog may stand on: what the next looks show is an item of its own.
-                entry.dialog = None
-                self.answered(entry)
-                self._show(entry, over="it was answered" if pressed else "no key was pressed")
-        finally:
-            self._pressing.discard(item.item_id)
-        return answer_given(item, given)
+            await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
+        entry.dialog = None
+        self.answered(entry)
+        self._show(entry)
+        return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
 
     async def _record(self, entry: AgentEntry, pending: PendingRequest, given: GivenAnswer) -> None:
         digest = hashlib.sha256(pending.asked.text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -375,7 +374,7 @@ class Approvals:
             "asked": item.text,
             "text": given.text,
         }
-        known = {"digest": digest, "rule": given.rule, "task_id": item.task_id}
+        known = {"digest": digest, "rule": given.rule, "task_id": item.task_id, "req": given.req}
         fields |= {name: value for name, value in known.items() if value}
         return happened(entry.state, "answered", rfc3339(self._roster.clock.now()), by="orchestrator", **fields)
 
@@ -416,10 +415,8 @@ class Approvals:
         """Whether the item was answered or withdrawn since this daemon began."""
         return self._pending.why_over(item.item_id) is not None
 
-    def _show(
-        self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None, over: str = "it was answered"
-    ) -> None:
-        """Record what the agent asks now (``at``, or this moment), or that it asks nothing any more (``over``: why).
+    def _show(self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None) -> None:
+        """Record what the agent asks now (``at``, or this moment), or that it asks nothing any more.
 
         ``in_pane`` was handed to its dialog, which asks the same: its screen shows when that is over.
         """
@@ -427,7 +424,7 @@ class Approvals:
         at = at or rfc3339(self._roster.clock.now())
         if waiting is None:
             entry.finding = None
-            drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason=over)
+            drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason="it was answered")
         else:
             entry.finding = ScreenFinding(_block_of(waiting.kind), one_line(waiting.text, REASON_MAX))
             drafts = blocked.explained(entry.state, entry.finding, at=at)

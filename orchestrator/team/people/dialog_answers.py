@@ -6,12 +6,14 @@ was shown. The digest of its whole text tells; tmux looks for its lines again in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
 from orchestrator.base.errors import Conflict
 from orchestrator.base.secret_masks import shown_text
-from orchestrator.core.inbox_items import InboxItem, item_id
+from orchestrator.core.inbox_items import InboxItem, item_id, recorded_items
 from orchestrator.core.screens import Screen
 from orchestrator.engines.screen_dialogs import ScreenDialog, dialog_of
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -29,26 +31,45 @@ class DialogAnswers:
 
     def __init__(self, panes: DialogPanes) -> None:
         self._panes = panes
+        self._answering: set[str] = set()  # agents whose dialog gets a key now
 
-    @staticmethod
-    def item(entry: AgentEntry, item: InboxItem) -> InboxItem:
+    def item(self, entry: AgentEntry, item: InboxItem) -> InboxItem:
         """The item of a permission that only the screen shows, with the dialog's text and what can be answered."""
         dialog = entry.dialog
         if dialog is None or item.kind != "permission":
             return item
+        *_, newest = _ids(entry, item, dialog)
         return replace(
             item,
-            item_id=item_id(item.item_id, dialog.digest),
+            item_id=item_id(item.item_id, dialog.digest) if entry.agent_id in self._answering else newest,
             asked=shown_text(dialog.text),
             cut=dialog.cut,
             answers=() if dialog.cut else tuple(dialog.keys),
         )
 
+    @contextmanager
+    def answering(self, entry: AgentEntry) -> Iterator[None]:
+        """While an answer to the agent's dialog is carried out; Conflict ``item_over`` if another one is."""
+        if entry.agent_id in self._answering:
+            raise Conflict("item_over", f"the dialog of {entry.agent_id} is being answered")
+        self._answering.add(entry.agent_id)
+        try:
+            yield
+        finally:
+            self._answering.discard(entry.agent_id)
+
+    async def must_have_gone(self, entry: AgentEntry, wanted: str) -> None:
+        """Conflict ``item_over`` if the dialog of this answered item asks still: no key has reached it."""
+        asked = [item for item in recorded_items(entry.state) if item.by == "screen"]
+        dialog = await self._seen(entry) if asked else None
+        if dialog is not None and any(wanted in _ids(entry, item, dialog) for item in asked):
+            raise Conflict(
+                "item_over", f"the answer to {wanted} is recorded, but its dialog asks still: answer again"
+            )
+
     async def must_stand(self, entry: AgentEntry) -> ScreenDialog:
         """The dialog of the agent's item, if it is still on the screen; Conflict ``item_over`` otherwise."""
-        row, shown = entry.engine, entry.dialog
-        screen = await self._panes.look_at_agent(entry)
-        dialog = dialog_of(row.dialogs, screen) if row is not None and screen is not None else None
+        shown, dialog = entry.dialog, await self._seen(entry)
         if dialog is None or shown is None or dialog.digest != shown.digest:
             raise Conflict("item_over", f"the dialog in the pane of {entry.agent_id} is another one now")
         return dialog
@@ -57,3 +78,19 @@ class DialogAnswers:
         """Press the key; Conflict ``item_over`` if the dialog went in this very moment, and nothing was typed."""
         if not await self._panes.press(entry, key, dialog.lines):
             raise Conflict("item_over", f"the dialog in the pane of {entry.agent_id} has gone; no key was pressed")
+
+    async def _seen(self, entry: AgentEntry) -> ScreenDialog | None:
+        row, screen = entry.engine, await self._panes.look_at_agent(entry)
+        return dialog_of(row.dialogs, screen) if row is not None and screen is not None else None
+
+
+def _ids(entry: AgentEntry, item: InboxItem, dialog: ScreenDialog) -> Iterator[str]:
+    """The ids of the dialog's item: a further one after each answer that the dialog has outlived, the last is free.
+
+    A daemon may die between the record of an answer and the key: the dialog must not vanish from the inbox for that.
+    """
+    newest = item_id(item.item_id, dialog.digest)
+    yield newest
+    while before := entry.state.answers.get(newest):
+        newest = item_id(newest, before.seq)
+        yield newest

@@ -8,6 +8,7 @@ import pwd
 from functools import partial
 from typing import Any, cast, get_args
 
+from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.inbox_items import ItemDecision
 from orchestrator.protocol.offers import AdminMethods
@@ -71,7 +72,7 @@ class PeopleRequests:
         return await self._feed.since(int(since), str(boot), int(wait_ms) / 1000, place)
 
     async def _answer(
-        self, client: Client, *, item: str, decision: str, text: str = "", face: str = "cli"
+        self, client: Client, *, item: str, decision: str, text: str = "", face: str = "cli", req: str
     ) -> dict[str, Any]:
         if decision not in get_args(ItemDecision):
             raise BadRequest("bad_argument", f"decision is one of: {', '.join(get_args(ItemDecision))}")
@@ -79,7 +80,10 @@ class PeopleRequests:
             raise BadRequest("bad_argument", f"the text is longer than {TEXT_MAX} characters", "use fewer words")
         entry = self._approvals.agent_of(item)
         by = await self._authority.answerer(client, face[:FACE_MAX], user_name(), entry)
-        return await self._approvals.answer(item, GivenAnswer(cast("ItemDecision", decision), text, by))
+        given = GivenAnswer(cast("ItemDecision", decision), text, by, req=req)
+        answered = await self._approvals.answer(item, given)
+        failpoints.passed("answer:inbox")
+        return answered
 
     async def _listed_rules(self) -> dict[str, Any]:
         return {"rules": await asyncio.to_thread(self._rules.listed)}

@@ -109,8 +109,8 @@ class Scene:
         (item,) = self.approvals.items(self.entry)
         return item
 
-    async def answer(self, decision, text="", *, item=None, by=HUMAN):
-        return await self.approvals.answer(item or self.only().item_id, GivenAnswer(decision, text, by))
+    async def answer(self, decision, text="", *, item=None, by=HUMAN, req=None):
+        return await self.approvals.answer(item or self.only().item_id, GivenAnswer(decision, text, by, req=req))
 
     def records(self, *types):
         lines = self.team.paths.outbox("a1").read_text().splitlines()
@@ -196,6 +196,38 @@ async def test_a_hook_that_comes_back_after_the_daemon_died_is_answered_from_the
     assert len(scene.records("answered")) == 1
     with pytest.raises(Conflict):
         await scene.answer("approve", item=found)
+
+
+async def test_an_answer_sent_again_after_the_daemon_died_is_told_what_is_recorded(scene):
+    scene.ask()
+    found = scene.only().item_id
+    first = await scene.answer("always", req="c1:2")
+    scene.approvals = scene.new()
+    assert await scene.answer("always", item=found, req="c1:2") == first
+    for another in ("c1:3", "c2:2", None):
+        with pytest.raises(Conflict) as over:
+            await scene.answer("always", item=found, req=another)
+        assert over.value.code == "item_over"
+    assert len(scene.records("answered")) == 1
+    assert scene.rules.made == [BASH]
+
+
+async def test_an_answer_whose_caller_goes_still_reaches_the_cli(scene, monkeypatch):
+    way, on_disk, commit = scene.ask(), asyncio.Event(), scene.team.roster.commit
+
+    async def slow(entry, drafts):
+        await commit(entry, drafts)
+        await on_disk.wait()
+
+    monkeypatch.setattr(scene.team.roster, "commit", slow)
+    calling = asyncio.ensure_future(scene.answer("approve"))
+    await settle()
+    calling.cancel()
+    await asyncio.gather(calling, return_exceptions=True)
+    assert (calling.cancelled(), way.told, len(scene.records("answered"))) == (True, [], 1)
+    on_disk.set()
+    await settle()
+    assert way.told == [("approve", "")]
 
 
 async def test_a_hook_that_comes_back_without_an_answer_is_the_same_item(scene):
@@ -424,6 +456,36 @@ async def test_a_dialog_that_goes_in_the_moment_of_the_key_gets_none(scene):
     scene.panes.stands = True
     await scene.answer("approve")
     assert scene.panes.keys == ["1"]
+
+
+async def test_a_dialog_that_outlives_its_answer_is_an_item_again_and_gets_a_key_for_a_new_answer_only(scene):
+    item = await shown(scene)
+    scene.panes.stands = False  # as for a daemon that dies before the key
+    with pytest.raises(Conflict):
+        await scene.answer("approve", item=item.item_id, req="c1:2")
+    scene.approvals, scene.panes.stands = scene.new(), True
+    with pytest.raises(Conflict) as over:
+        await scene.answer("approve", item=item.item_id, req="c1:2")
+    assert (over.value.code, scene.panes.keys) == ("item_over", [])
+    again = scene.only()
+    assert (again.item_id != item.item_id, again.asked) == (True, item.asked)
+    await scene.answer("deny", item=again.item_id)
+    assert scene.panes.keys == ["3"]
+
+
+async def test_a_key_sent_again_after_the_daemon_died_is_not_pressed_again(scene):
+    item = await shown(scene)
+    first = await scene.answer("approve", req="c1:2")
+    scene.approvals, scene.panes.screen = scene.new(), Screen()
+    assert await scene.answer("approve", item=item.item_id, req="c1:2") == first
+    assert scene.panes.keys == ["1"]
+
+
+async def test_of_two_answers_to_one_dialog_only_one_presses_a_key(scene):
+    item = await shown(scene)
+    given = [scene.answer(decision, item=item.item_id) for decision in ("approve", "deny")]
+    first, second = await asyncio.gather(*given, return_exceptions=True)
+    assert (first["decision"], second.code, scene.panes.keys) == ("approve", "item_over", ["1"])
 
 
 @pytest.mark.parametrize("name", ["codex/permission-edit", "claude/permission-write"])
