@@ -28,7 +28,7 @@ def blocked(*blocks):
 )  # fmt: skip
 def test_each_cause_that_blocks_an_agent_is_an_item(block, kind, by):
     (item,) = recorded_items(blocked(Block(block, "why", "5pm", AT, 7)))
-    assert (item.kind, item.by, item.text, item.since, item.until) == (kind, by, "why", AT, "5pm")
+    assert (item.kind, item.by, item.text, item.since, item.until) == (kind, by, "why; until 5pm", AT, "5pm")
     assert (item.agent_id, item.name, item.run_id, item.holds, item.answers) == ("c1", "coder", "run-1", True, ())
 
 
@@ -57,17 +57,20 @@ def test_a_stalled_and_a_failed_agent_are_items_with_the_reason_and_the_time_of_
     assert recorded_items(agent(stalled="no event")) == recorded_items(agent(life="failed")) == []
 
 
-def test_the_last_task_that_ended_in_error_is_an_item_until_somebody_takes_note():
+def test_a_task_that_ended_in_error_is_an_item_until_somebody_takes_note():
     end = LastEnd("t1", "make check", "error", "exit 2", AT, 9)
-    (item,) = recorded_items(agent(last_end=end))
+
+    def items(ended, **facts):
+        return recorded_items(agent(errors={ended.task_id: ended}, **facts))
+
+    (item,) = items(end)
     assert (item.kind, item.text, item.since, item.holds) == ("error", "make check: exit 2", AT, False)
     assert (item.task_id, item.task_title, item.answers) == ("t1", "make check", ("dismiss",))
-    untitled = recorded_items(agent(last_end=end._replace(title="", reason="")))[0]
+    (untitled,) = items(end._replace(title="", reason=""))
     assert (untitled.text, untitled.task_title) == ("t1", "t1")
-    noted = agent(last_end=end, answers={item.item_id: ItemAnswer("dismiss", "", 10)})
-    assert recorded_items(noted) == recorded_items(agent(last_end=end, life="deleted")) == []
-    assert recorded_items(agent(last_end=end._replace(outcome="canceled"))) == []
-    assert recorded_items(agent(last_end=end._replace(seq=10)))[0].item_id != item.item_id
+    noted = {item.item_id: ItemAnswer("dismiss", "", 10)}
+    assert items(end, answers=noted) == items(end, life="deleted") == []
+    assert items(end._replace(seq=10))[0].item_id != item.item_id
 
 
 def test_items_that_hold_an_agent_come_first_and_the_oldest_of_them_on_top():
@@ -87,7 +90,7 @@ def test_items_of_different_kinds_and_agents_never_share_an_id():
     proof = Proof("outbox", 5, "", AT)
     facts = {
         "blocks": {"login": Block("login", "", None, AT, 5)}, "stalled": "", "life": "failed",
-        "proofs": {"stalled": proof, "life": proof}, "last_end": LastEnd("t", "", "error", "", AT, 5),
+        "proofs": {"stalled": proof, "life": proof}, "errors": {"t": LastEnd("t", "", "error", "", AT, 5)},
     }  # fmt: skip
     ids = {item.item_id for name in ("c1", "c2") for item in recorded_items(Agent(name, **facts))}
     assert len(ids) == 8
