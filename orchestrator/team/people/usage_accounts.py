@@ -20,6 +20,7 @@ from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
 from orchestrator.core.inbox_items import InboxItem, item_id, of_agent
 from orchestrator.core.model_usage import ModelRequest, Prices, UsageSums
+from orchestrator.core.state import Task
 from orchestrator.engines.definition import Engine
 from orchestrator.engines.table import ENGINES
 from orchestrator.engines.usage_reading import TranscriptUsage
@@ -64,6 +65,7 @@ class _UsageReading(NamedTuple):
     session: str
     epoch: int
     at: str
+    lease: Callable[[], Task | None]
 
 
 @dataclass(eq=False)
@@ -157,8 +159,7 @@ class UsageAccounts:
         elif last is not None and not last.end and (lease is None or (lease.task_id, lease.lent) != last[:2]):
             at = ended.at if ended is not None and ended.task_id == last.task_id else self._at()
             ours.tasks = (*ours.tasks[:-1], last._replace(end=at))
-        if lease is not None and lease.lent and not (ours.tasks and not ours.tasks[-1].end):
-            ours.tasks = (*ours.tasks[1 - TASKS :], TaskSpan(lease.task_id, lease.lent, ""))
+        ours.tasks = _with_lease(ours.tasks, lease)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class UsageAccounts:
         sessions = dict.fromkeys(filter(None, (agent.resume, agent.session, entry.session)))
         return _UsageReading(
             entry.agent_id, row.name, row.usage, tuple(sessions), seek, reported,
-            entry.session or agent.session or "", agent.epoch, self._at(),
+            entry.session or agent.session or "", agent.epoch, self._at(), lambda: agent.lease,
         )  # fmt: skip
 
     # -- what it adds up to -------------------------------------------------------------------------------------
@@ -315,7 +316,8 @@ def _read(paths: Paths, ours: _AgentUsage, reading: _UsageReading) -> tuple[bool
 
     def facts(request: ModelRequest, session: str) -> dict[str, Any]:
         at = request.at or reading.at
-        task_id = task_at(at, ours.tasks, since_before=not had_none)
+        # Nobody is told of a delivery before its record is durable, and that may be at the end of the task.
+        task_id = task_at(at, _with_lease(ours.tasks, reading.lease()), since_before=not had_none)
         return {"at": at, "task_id": task_id, "session": session, "epoch": reading.epoch}
 
     changed = account.add(reading.reported, partial(facts, session=reading.session))
@@ -343,6 +345,12 @@ def _seek(paths: Paths, ours: _AgentUsage, reading: _UsageReading, usage: Transc
         for path in (transcript, *further):
             if len(ours.transcripts) < FILES_MAX:
                 ours.transcripts.setdefault(path, (session, TranscriptPosition()))
+
+
+def _with_lease(tasks: tuple[TaskSpan, ...], lease: Task | None) -> tuple[TaskSpan, ...]:
+    if lease is None or not lease.lent or (tasks and not tasks[-1].end):
+        return tasks
+    return (*tasks[1 - TASKS :], TaskSpan(lease.task_id, lease.lent, ""))
 
 
 def task_at(at: str, tasks: tuple[TaskSpan, ...], *, since_before: bool) -> str | None:

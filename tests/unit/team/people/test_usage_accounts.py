@@ -186,6 +186,16 @@ async def test_a_request_belongs_to_the_task_that_the_agent_had_at_that_time(beg
     assert {task: view["requests"] for task, view in used.items()} == {"t1": 1, "t2": 2, None: 3}
 
 
+async def test_a_request_read_before_its_task_has_ended_belongs_to_the_task(begin):
+    lot = begin()
+    entry = await lot.agent()
+    lot.usage.watched(True)
+    await lot.happens(entry)
+    await lot.task(entry, "t1", ends=False)  # no record of it is durable yet but that it was given
+    await lot.passes(EVERY_S)
+    assert [line["task_id"] for line in lot.lines()] == ["t1"]
+
+
 async def test_the_next_daemon_counts_nothing_twice_and_gives_what_it_missed_to_the_last_task(begin):
     lot = begin()
     await lot.task(await lot.agent(), "t1")
