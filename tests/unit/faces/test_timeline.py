@@ -5,9 +5,9 @@ import os
 import pytest
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.faces.timeline import lane_of, timeline_of
+from orchestrator.faces.timeline import lane_of, timeline, timeline_of, without_payload
 from orchestrator.journal.log_lines import encode
-from orchestrator.team.roster.run_records import AgentRecords
+from orchestrator.team.roster.run_records import AgentRecords, RunRecords
 from tests.support.run_files import RunFiles, at
 
 
@@ -306,3 +306,85 @@ def test_records_of_a_newer_version_are_a_gap(files):
 def test_a_lane_of_no_records_is_empty():
     seen = lane_of(AgentRecords("c1"))
     assert (seen.name, seen.bars, seen.waits, seen.lives) == ("c1", [], [], [])
+
+
+def folded(*records):
+    """The lane of these records: ``(type, second, keys)``."""
+    return lane_of(
+        AgentRecords("c1", outbox=[{"type": kind, "at": at(when), **keys} for kind, when, keys in records])
+    )
+
+
+def waits_of(*records):
+    return [(wait.kind, wait.end, wait.answer, wait.reason) for wait in folded(*records).waits]
+
+
+BLOCKED = ("blocked", 10, {"kind": "dialog", "reason": "shows a dialog"})
+
+
+def test_the_screen_and_the_hook_may_name_the_question_that_is_answered_differently():
+    answer = {"kind": "permission", "decision": "approve"}
+    asked = ("blocked", 11, {"kind": "permission", "reason": "Bash: make"})
+    assert waits_of(BLOCKED, ("answered", 12, answer)) == [("dialog", None, "approve", "")]
+    assert [wait[2] for wait in waits_of(BLOCKED, asked, ("answered", 12, answer))] == ["", "approve"]
+    assert [wait[2] for wait in waits_of(asked, BLOCKED, ("answered", 12, {**answer, "kind": "question"}))] == [
+        "", "approve",
+    ]  # fmt: skip
+    assert waits_of(BLOCKED, ("answered", 12, {"kind": "error", "decision": "dismiss"})) == [("dialog", None, "", "")]
+
+
+def test_a_wait_ends_with_what_ended_it():
+    stalled = ("stalled", 10, {"reason": "no event"})
+    assert waits_of(stalled, ("recovered", 12, {"reason": "it reports again"})) == [
+        ("stalled", at(12), "", "it reports again")
+    ]
+    assert waits_of(BLOCKED, BLOCKED)[0][3] == "something else followed"
+    ends = [
+        ("restarted", {"epoch": 2}, "its CLI was launched again"), ("exited", {}, "its CLI has ended"),
+        ("stopped", {}, "its CLI has stopped"),
+    ]  # fmt: skip
+    for kind, keys, reason in ends:
+        assert waits_of(BLOCKED, (kind, 12, keys))[0] == ("dialog", at(12), "", reason), kind
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"), [({"reason": "exit 1", "how": "exit"}, "exit 1"), ({"how": "gone already"}, "gone already"), ({}, "")]
+)  # fmt: skip
+def test_a_launch_says_why_it_ended_once(keys, why):
+    (life,) = folded(("starting", 0, {"epoch": 1}), ("exited", 5, keys), ("stopped", 9, {"how": "later"})).lives
+    assert (life.end, life.how, life.why) == (at(5), "exited", why)
+    assert folded(("exited", 5, keys)).lives == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "attempt", "why"),
+    [
+        ("requeued", {"attempt": 3, "reason": "exit 1"}, 2, "exit 1"), ("requeued", {"attempt": 2}, 1, ""),
+        ("error", {"attempt": 3, "why": "exit 2"}, 3, "exit 2"), ("error", {}, 1, ""),
+        ("error", {"payload": {"message": "no"}}, 1, "no"), ("canceled", {"timed_out": True}, 1, "out of time"),
+        ("result", {"why": "odd", "payload": {"message": "done"}}, 1, ""),
+    ],
+)  # fmt: skip
+def test_an_end_without_a_delivery_is_an_attempt_without_a_begin(kind, keys, attempt, why):
+    (bar,) = folded((kind, 5, {"task_id": "t1", **keys})).bars
+    assert (bar.title, bar.begin, bar.end, bar.outcome, bar.attempt, bar.why) == (
+        "t1", None, at(5), kind, attempt, why,
+    )  # fmt: skip
+
+
+def test_a_run_without_times_of_its_own_begins_with_its_first_record():
+    first = {"type": "starting", "at": at(3), "epoch": 1}
+    agents = [AgentRecords(name, outbox=[{**first, "at": at(when)}]) for name, when in (("a", 5), ("b", 3))]
+    seen = timeline(RunRecords("run-1", {"ended_at": at(9)}, agents, []))
+    assert (seen.run_id, seen.begin, seen.end) == ("run-1", at(3), at(9))
+    assert timeline(RunRecords("run-1", {}, [], [])).begin == ""
+
+
+def test_a_record_is_kept_without_its_payload_but_with_its_title_and_reason():
+    task = {"type": "task", "task_id": "t1", "payload": {"task": "Run the tests"}}
+    assert without_payload("c1", task) == {"type": "task", "task_id": "t1", "title": "Run the tests"}
+    assert without_payload("c1", {**task, "title": "Own"})["title"] == "Own"
+    assert without_payload("c1", {"type": "error", "payload": {"message": "no"}}) == {"type": "error", "why": "no"}
+    assert without_payload("c1", {"type": "result", "payload": {"message": "no"}}) == {"type": "result"}
+    assert without_payload("c1", {"type": "ack", "payload": 1}) == {"type": "ack"}
+    assert without_payload("c1", {"type": "ready"}) == {"type": "ready"}
