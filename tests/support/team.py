@@ -13,6 +13,7 @@ from orchestrator.config.keys import Config
 from orchestrator.core import decisions, supervision
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.journal.syncer import Syncer
+from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
@@ -130,5 +131,5 @@ class Team:
 
 def feed_of(team: Team) -> SnapshotFeed:
     """The snapshot of a team without panes."""
-    approvals = Approvals(team.roster, DialogAnswers(cast("Any", None)))
+    approvals = Approvals(team.roster, DialogAnswers(cast("Any", None)), ApprovalRules(team.roster.root))
     return SnapshotFeed(team.roster, approvals, RowFacts(), "b1")

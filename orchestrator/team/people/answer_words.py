@@ -1,12 +1,16 @@
-"""The words of an answer to an item: who gives it, what can be decided, the way back to a CLI, and rules. Pure."""
+"""An answer to an item: who gives it, what can be decided, the way back to a CLI, and its record. Pure."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.inbox_items import InboxItem, ItemDecision
+from orchestrator.core.record_drafts import happened
+from orchestrator.core.record_types import Draft
+from orchestrator.core.state import Agent
 from orchestrator.engines.permission_requests import Asked
 
 
@@ -48,39 +52,14 @@ class GivenAnswer:
     req: str | None = None
 
 
-class Rules(Protocol):
-    """The rules that humans made with ``--always``."""
-
-    def can_cover(self, asked: Asked) -> bool:
-        """Whether a rule can be made for exactly this."""
-
-    def matching(self, asked: Asked) -> str | None:
-        """The id of the rule that allows this; None without one."""
-
-    async def add(self, asked: Asked, by: Answerer, at: str) -> str:
-        """Make a rule for exactly this; its id. BadRequest ``cannot_answer`` if no rule can be made of it."""
-
-
-class NoRules:
-    """No rule is known, and none can be made."""
-
-    def can_cover(self, asked: Asked) -> bool:  # noqa: ARG002 - the shape of Rules
-        return False
-
-    def matching(self, asked: Asked) -> str | None:  # noqa: ARG002 - the shape of Rules
-        return None
-
-    async def add(self, asked: Asked, by: Answerer, at: str) -> str:  # noqa: ARG002 - the shape of Rules
-        raise BadRequest("cannot_answer", f"no rule can be made for {asked.tool}")
-
-
-def possible_answers(asked: Asked, *, dialog_meanwhile: bool, rules: Rules) -> tuple[ItemDecision, ...]:
+def possible_answers(asked: Asked, *, dialog_meanwhile: bool, can_be_ruled: bool) -> tuple[ItemDecision, ...]:
+    """The decisions that a request takes; ``can_be_ruled``: a rule can be made for it."""
     release: tuple[ItemDecision, ...] = () if dialog_meanwhile else ("release",)
     if asked.cut:
         return ("deny", *release)
     if asked.kind == "question":
         return ("answer", "deny", *release)
-    always: tuple[ItemDecision, ...] = ("always",) if rules.can_cover(asked) else ()
+    always: tuple[ItemDecision, ...] = ("always",) if can_be_ruled else ()
     return ("approve", *always, "deny", *release)
 
 
@@ -99,3 +78,24 @@ def decision_for_cli(decision: str) -> ItemDecision:
     """What the CLI is told: it never hears of an always, which is the daemon's."""
     known: dict[str, ItemDecision] = {"deny": "deny", "answer": "answer", "release": "release"}
     return known.get(decision, "approve")
+
+
+def answered_record(agent: Agent, item: InboxItem, given: GivenAnswer, at: str, digest: str) -> Draft:
+    """The record of an answer; ``digest`` is that of the whole text which was answered, empty if there is none."""
+    fields: dict[str, Any] = {
+        "item": item.item_id,
+        "kind": item.kind,
+        "decision": given.decision,
+        "who": given.by.as_record(),
+        "tool": item.tool,
+        "asked": item.text,
+        "text": given.text,
+    }
+    known = {"digest": digest, "rule": given.rule, "task_id": item.task_id, "req": given.req}
+    fields |= {name: value for name, value in known.items() if value}
+    return happened(agent, "answered", at, by="orchestrator", **fields)
+
+
+def text_digest(text: str) -> str:
+    """The SHA-256 of a text, whatever is in it."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

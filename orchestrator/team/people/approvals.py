@@ -7,7 +7,6 @@ CLI gets it, so that a hook that comes back after a daemon's death is answered f
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,28 +16,32 @@ import structlog
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import call_off, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
-from orchestrator.base.secret_masks import READ_CHARS, one_line, shown_text
+from orchestrator.base.secret_masks import one_line
 from orchestrator.core import blocked
-from orchestrator.core.inbox_items import InboxItem, item_id, of_agent, recorded_items
-from orchestrator.core.record_drafts import happened
-from orchestrator.core.record_types import Draft
-from orchestrator.core.screens import QUESTIONS, REASON_MAX, FindingKind, Screen, ScreenFinding
-from orchestrator.engines import question_answers
+from orchestrator.core.inbox_items import InboxItem, item_id, recorded_items
+from orchestrator.core.screens import QUESTIONS, REASON_MAX, Screen, ScreenFinding
 from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked
 from orchestrator.team.people import pane_answers
 from orchestrator.team.people.answer_words import (
     Answerer,
     GivenAnswer,
-    NoRules,
     PermissionChannel,
-    Rules,
     answer_given,
+    answered_record,
     decision_for_cli,
     must_take,
     possible_answers,
+    text_digest,
 )
+from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.dialog_answers import DialogAnswers
-from orchestrator.team.people.pending_requests import HookPermission, PendingRequest, PendingRequests
+from orchestrator.team.people.pending_requests import (
+    HookPermission,
+    PendingRequest,
+    PendingRequests,
+    block_kind,
+    request_item,
+)
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.parking import HookChannel, HookEvent
@@ -57,10 +60,10 @@ class Approvals:
     ``further_items`` gives the items of an agent that no record of it shows, ``run_items`` those of spawn runs.
     """
 
-    def __init__(self, roster: Roster, dialogs: DialogAnswers, rules: Rules | None = None) -> None:
+    def __init__(self, roster: Roster, dialogs: DialogAnswers, rules: ApprovalRules) -> None:
         self._roster = roster
         self._dialogs = dialogs
-        self.rules: Rules = rules or NoRules()
+        self._rules = rules
         self.changed: Callable[[AgentEntry], None] = lambda _entry: None
         self.answered: Callable[[AgentEntry], None] = lambda _entry: None
         self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
@@ -115,23 +118,11 @@ class Approvals:
         if before := agent.answers.get(request_id):  # of an earlier daemon, which could not say it
             channel.decide(decision_for_cli(before.decision), before.text)
             return
-        known = agent.blocks.get(_block_of(asked.kind))  # of an earlier daemon, if its hook comes back
-        item = InboxItem(
-            request_id,
-            asked.kind,
-            entry.agent_id,
-            asked.line,
-            known.since if known is not None and known.reason == one_line(asked.line, REASON_MAX) else at,
-            tool=one_line(asked.tool, 100),
-            cwd=one_line(asked.cwd, READ_CHARS),
-            asked=shown_text(asked.text),
-            questions=None if asked.questions is None else question_answers.shown(asked.questions),
-            answers=possible_answers(asked, dialog_meanwhile=dialog_meanwhile, rules=self.rules),
-            by=asked.by,
-            cut=asked.cut,
-        )
-        pending = PendingRequest(of_agent(item, agent), asked, channel, dialog_meanwhile)
-        rule = self.rules.matching(asked) if asked.kind == "permission" and not asked.cut else None
+        covered = self._rules.can_cover(asked)
+        answers = possible_answers(asked, dialog_meanwhile=dialog_meanwhile, can_be_ruled=covered)
+        item = request_item(agent, request_id, asked, answers, at)
+        pending = PendingRequest(item, asked, channel, dialog_meanwhile)
+        rule = self._rules.matching(asked) if asked.kind == "permission" and not asked.cut else None
         if rule is not None:
             pending.answering = True
             self._pending.add(key, pending)
@@ -310,8 +301,8 @@ class Approvals:
         try:
             if given.decision == "always":
                 at = rfc3339(self._roster.clock.now())
-                given = replace(given, rule=await self.rules.add(pending.asked, given.by, at))
-            await self._record(entry, pending, given)
+                given = replace(given, rule=await self._rules.add(pending.asked, given.by, at))
+            await self._record(entry, pending.item, given, text_digest(pending.asked.text))
         except BaseException:
             pending.answering = False
             raise
@@ -329,7 +320,7 @@ class Approvals:
     async def _allowed_by_rule(self, entry: AgentEntry, pending: PendingRequest, rule: str) -> None:
         given = GivenAnswer("approve", "", Answerer("rule", acts_as="rule"), rule)
         try:
-            await self._record(entry, pending, given)
+            await self._record(entry, pending.item, given, text_digest(pending.asked.text))
         except OrchestratorError as error:
             # Without its record nothing is allowed: a human decides.
             log.warning("a rule did not answer", agent=entry.agent_id, **error.as_dict())
@@ -344,7 +335,7 @@ class Approvals:
         """Take note of an item, or press the key of a dialog that only the screen shows."""
         must_take(item, given.decision)
         if given.decision == "dismiss":
-            await self._roster.commit(entry, [self._draft(entry, item, given)])
+            await self._record(entry, item, given)
             self.changed(entry)
             return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
         if given.by.acts_as != "human":
@@ -353,30 +344,17 @@ class Approvals:
             raise BadRequest("cannot_answer", f"item {item.item_id} takes no text: a key answers its dialog")
         with self._dialogs.answering(entry):
             dialog = await self._dialogs.must_stand(entry)
-            await self._roster.commit(entry, [self._draft(entry, item, given, dialog.digest)])
+            await self._record(entry, item, given, dialog.digest)
             await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
         entry.dialog = None
         self.answered(entry)
         self._show(entry)
         return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
 
-    async def _record(self, entry: AgentEntry, pending: PendingRequest, given: GivenAnswer) -> None:
-        digest = hashlib.sha256(pending.asked.text.encode("utf-8", "surrogatepass")).hexdigest()
-        await self._roster.commit(entry, [self._draft(entry, pending.item, given, digest)])
-
-    def _draft(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer, digest: str | None = None) -> Draft:
-        fields: dict[str, Any] = {
-            "item": item.item_id,
-            "kind": item.kind,
-            "decision": given.decision,
-            "who": given.by.as_record(),
-            "tool": item.tool,
-            "asked": item.text,
-            "text": given.text,
-        }
-        known = {"digest": digest, "rule": given.rule, "task_id": item.task_id, "req": given.req}
-        fields |= {name: value for name, value in known.items() if value}
-        return happened(entry.state, "answered", rfc3339(self._roster.clock.now()), by="orchestrator", **fields)
+    async def _record(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer, digest: str = "") -> None:
+        """Make the answer durable."""
+        at = rfc3339(self._roster.clock.now())
+        await self._roster.commit(entry, [answered_record(entry.state, item, given, at, digest)])
 
     # -- small things -------------------------------------------------------------------------------------------
 
@@ -426,7 +404,7 @@ class Approvals:
             entry.finding = None
             drafts = blocked.unblock(entry.state, QUESTIONS, at=at, reason="it was answered")
         else:
-            entry.finding = ScreenFinding(_block_of(waiting.kind), one_line(waiting.text, REASON_MAX))
+            entry.finding = ScreenFinding(block_kind(waiting.kind), one_line(waiting.text, REASON_MAX))
             drafts = blocked.explained(entry.state, entry.finding, at=at)
         try:
             self._roster.write(entry, drafts)
@@ -434,7 +412,3 @@ class Approvals:
             log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
         entry.changed.notify()
         self.changed(entry)
-
-
-def _block_of(kind: str) -> FindingKind:
-    return "permission" if kind == "permission" else "dialog"

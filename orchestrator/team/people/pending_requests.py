@@ -1,4 +1,4 @@
-"""The requests of CLIs that wait for an answer, by agent and key, and the items that are over. In memory only."""
+"""The requests of CLIs that wait for an answer, their items, and which items are over. In memory only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.base.clock import Signal
-from orchestrator.core.inbox_items import InboxItem, ItemDecision
+from orchestrator.base.secret_masks import READ_CHARS, one_line, shown_text
+from orchestrator.core.inbox_items import InboxItem, ItemDecision, of_agent
+from orchestrator.core.screens import REASON_MAX, FindingKind
+from orchestrator.core.state import Agent
+from orchestrator.engines import question_answers
 from orchestrator.engines.permission_requests import Asked, PermissionRequest
 from orchestrator.team.people.answer_words import PermissionChannel
 from orchestrator.team.wake.parking import HookChannel
@@ -98,3 +102,30 @@ class PendingRequests:
     def why_over(self, item_id: str) -> str | None:
         """Why the item is over; None if it is not known to be."""
         return self._past.get(item_id)
+
+
+def request_item(
+    agent: Agent, request_id: str, asked: Asked, answers: tuple[ItemDecision, ...], at: str
+) -> InboxItem:
+    """The item of a request that comes at ``at``, or came to an earlier daemon, by the record of it."""
+    known = agent.blocks.get(block_kind(asked.kind))
+    item = InboxItem(
+        request_id,
+        asked.kind,
+        agent.agent_id,
+        asked.line,
+        known.since if known is not None and known.reason == one_line(asked.line, REASON_MAX) else at,
+        tool=one_line(asked.tool, 100),
+        cwd=one_line(asked.cwd, READ_CHARS),
+        asked=shown_text(asked.text),
+        questions=None if asked.questions is None else question_answers.shown(asked.questions),
+        answers=answers,
+        by=asked.by,
+        cut=asked.cut,
+    )
+    return of_agent(item, agent)
+
+
+def block_kind(kind: str) -> FindingKind:
+    """The kind of `blocked` that a request's kind has."""
+    return "permission" if kind == "permission" else "dialog"

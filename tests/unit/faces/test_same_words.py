@@ -14,6 +14,7 @@ from orchestrator.faces.status_lines import footer, status_lines
 from orchestrator.faces.text_table import age
 from orchestrator.faces.top.team_layout import agent_cells
 from orchestrator.faces.web.page_parts import summary, team_page
+from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
@@ -45,7 +46,7 @@ async def scene(tmp_path):
     """A team in many states, its resource, and the moment at which all faces look."""
     team = Team(tmp_path)
     roster = team.roster
-    approvals = Approvals(roster, DialogAnswers(None))
+    approvals = Approvals(roster, DialogAnswers(None), ApprovalRules(tmp_path))
     feed = SnapshotFeed(
         roster, approvals, RowFacts(usage=lambda entry: USED if entry.agent_id == "c1" else None), "b1"
     )

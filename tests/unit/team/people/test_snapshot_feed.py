@@ -9,6 +9,7 @@ from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.core.inbox_items import InboxItem
 from orchestrator.faces.snapshot_client import merged
 from orchestrator.team.people.answer_words import Answerer, GivenAnswer
+from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
@@ -29,7 +30,7 @@ class Watched:
         self.team = Team(tmp_path)
         self.opened = []
         self.extra = {}
-        self.approvals = Approvals(self.team.roster, DialogAnswers(None))
+        self.approvals = Approvals(self.team.roster, DialogAnswers(None), ApprovalRules(tmp_path))
         facts = RowFacts(items=lambda entry: self.extra.get(entry.agent_id, ()))
         self.feed = SnapshotFeed(self.team.roster, self.approvals, facts, "b1")
         self.feed.watched = self.opened.append
