@@ -255,6 +255,7 @@ class ItemAnswered(_Happened):
     decision: Literal["approve", "always", "deny", "answer", "release", "dismiss"]
     """What was decided. release: the CLI was told to show its own dialog."""
     who: AnsweredBy
+    """Who answered, from which face, and as what."""
     tool: Annotated[str, Field(description="the tool that was asked for")] = ""
     asked: Annotated[str, Field(description="what was asked for, as one masked line")] = ""
     digest: Annotated[str | None, Field(description="SHA-256 of the whole text that was asked for")] = None

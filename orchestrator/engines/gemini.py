@@ -363,7 +363,7 @@ ROW = Engine(
         "In a call and while parked its spinner takes up to a quarter of a core: a park ends after ten minutes.",
         'Only approval "all" skips the question before a shell command whose text came with a task.',
         "A tool of an MCP server and a build file such as package.json are approved in its dialog alone.",
-        "With an extension, it asks in its dialogs alone; so it does for tools that its policies or settings name.",
+        "With an extension, and for tools that its policies or settings name, it asks in its dialogs alone.",
         "After a dialog in the pane, such calls stay there: it does not report whether they are allowed for good.",
         "Trusting the folder in an agent's pane restarts the CLI and ends the agent: create it again.",
         "While it retries the API, only its debug log shows it: the daemon reads and shortens the log.",
