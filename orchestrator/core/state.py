@@ -92,7 +92,7 @@ REMEMBERED_CALLS = 1000
 REMEMBERED_ANSWERS = 50
 """Per agent: the least number of answered items of the inbox that are known, and of dismissed ones."""
 
-REMEMBERED_ERRORS = 10
+REMEMBERED_ERRORS = 5
 """Per agent: how many tasks that ended in `error` wait at most for a human to take note of them."""
 
 

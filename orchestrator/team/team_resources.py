@@ -77,7 +77,8 @@ class TeamResources:
         """BadRequest ``unknown_run``, ``unknown_agent``, ``unknown_artifact`` or ``unknown_resource``."""
         if uri in TEAM:
             whole = await self._feed.once()
-            return _json(uri, whole if uri == "team://snapshot" else {"inbox": whole["inbox"]})
+            shown = whole if uri == "team://snapshot" else {"inbox": whole["inbox"]}
+            return _text(uri, JSON, orjson.dumps(shown).decode())  # long for 200 agents, and mostly read by a model
         return await asyncio.to_thread(self._artifact, uri) or self._records(uri)
 
     def subscribed(self, _uri: str, _session: Any) -> None:
@@ -116,7 +117,8 @@ class TeamResources:
         if scheme == "agent" and path == ["outbox"]:
             return _text(uri, NDJSON, _lines(self._roster.entry(owner).outbox.tail(tail, 8 * PAGE_BYTES)))
         if scheme == "agent" and path == ["meta"]:
-            return _json(uri, meta_of(self._roster, self._roster.entry(owner)))
+            meta = meta_of(self._roster, self._roster.entry(owner))
+            return _text(uri, JSON, orjson.dumps(meta, option=orjson.OPT_INDENT_2).decode())
         raise unknown_resource(uri)
 
     def _artifact(self, uri: str) -> Contents | None:
@@ -136,10 +138,6 @@ class TeamResources:
 
 def _lines(records: list[dict[str, Any]]) -> str:
     return "".join(orjson.dumps(record_view(record)).decode() + "\n" for record in records)
-
-
-def _json(uri: str, value: Any) -> types.TextResourceContents:
-    return _text(uri, JSON, orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def _text(uri: str, mime: str, text: str) -> types.TextResourceContents:
