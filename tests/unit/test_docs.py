@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import tomllib
+from typing import get_args
 
 import pytest
 import typer
@@ -14,6 +15,7 @@ from orchestrator.cli.app import app
 from orchestrator.config import sources
 from orchestrator.config.keys import KEYS, Config, env_name
 from orchestrator.core import record_types, records
+from orchestrator.core.inbox_items import InboxItem, ItemKind
 from orchestrator.core.notices import Notice
 from orchestrator.edge.project_location import PER_CONNECTION, VERSION
 from orchestrator.engines.table import ENGINES
@@ -146,6 +148,15 @@ def test_every_record_type_is_documented():
     text = read("docs/reference/files.md")
     heads = {name for head in re.findall(r"^#### (.+)$", text, re.MULTILINE) for name in head.split(", ")}
     assert heads == record_types.INBOX_TYPES | record_types.OUTBOX_TYPES
+
+
+def test_every_key_and_kind_of_an_item_is_documented():
+    page = read("docs/approvals.md")
+    _, _, table = page.partition("| key of an item |")
+    cells = [line.split("|")[1] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    keys = InboxItem("", "error", "", "", "").as_dict()
+    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(keys)
+    assert [kind for kind in get_args(ItemKind) if f"`{kind}`" not in page] == []
 
 
 def test_every_status_is_explained():
