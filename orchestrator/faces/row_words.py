@@ -39,6 +39,11 @@ def state_of(row: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
     return StateWord(glyph.ascii if ascii_only else glyph.sign, str(row.get("state") or state_word(row)), glyph.color)
 
 
+def since_of(row: Mapping[str, Any]) -> str | None:
+    """Since when an agent's row is as it is: since it waits for somebody, else since it has its status."""
+    return (row.get("waits_for") or {}).get("since") or row.get("since")
+
+
 def run_state(run: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
     """The state of a spawn run or squad."""
     status = str(run.get("status") or "unknown")
@@ -46,13 +51,13 @@ def run_state(run: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
     return StateWord(glyph.ascii if ascii_only else glyph.sign, status, glyph.color)
 
 
-def cost_text(usage: Mapping[str, Any] | None) -> str:
+def cost_text(usage: Mapping[str, Any] | None, *, ascii_only: bool = False) -> str:
     """The cost: ``$0.41``; a dash if it is not known, empty if there is no usage or no model."""
     if not usage or usage.get("unknown") == NO_MODEL:
         return ""
     cost = usage.get("cost_usd")
     if cost is None:
-        return UNKNOWN
+        return "-" if ascii_only else UNKNOWN
     return f"${float(cost):.2f}"
 
 

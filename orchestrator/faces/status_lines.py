@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.core.attention import in_order, needs_human, totals
 from orchestrator.core.glyphs import outcome_sign
-from orchestrator.faces.row_words import state_of, totals_parts
+from orchestrator.faces.row_words import cost_text, diff_text, since_of, state_of, totals_parts
 from orchestrator.faces.text_table import Column, age, cut, lines_of
 
 SAYS_NOTHING = ("busy", "idle", "parked")
@@ -45,24 +45,25 @@ def status_lines(
     words = width is None or width >= WORDS
     known = [state_of(row, ascii_only=ascii_only) for row in rows]
     states = [f"{state.sign} {state.word}" if words else state.sign for state in known]
-    work = [task_text(row, ascii_only=ascii_only) for row in rows]
-    why = [reason_text(row) for row in rows]
-    if not words:  # too narrow for a column: a task that runs again says so
-        work = [_again(row) + what for row, what in zip(rows, work, strict=True)]
+    work, why = [task_text(row, ascii_only=ascii_only) for row in rows], [reason_text(row) for row in rows]
     if not separate:
         work = [_joined(row, what, reason) for row, what, reason in zip(rows, work, why, strict=True)]
     ended = [row.get("finished") or {} for row in rows]
-    marks = {kind: outcome_sign(kind, ascii_only=ascii_only) for kind in ("result", "error")}
+    marks = {kind: outcome_sign(kind, ascii_only=ascii_only) for kind in ("result", "error", "canceled")}
     columns = [
         Column("STATUS" if words else "", states),
         Column("AGENT", [(names or {}).get(row["agent_id"], str(row["agent_id"])) for row in rows], least=8),
         Column("TASK", work, least=8),
-        Column("FOR", [age(row.get("since"), now) for row in rows], right=True),
-        Column("TRY", [_above(row.get("attempt"), 1) for row in rows], right=True),
+        Column("FOR", [age(since_of(row), now) for row in rows], right=True),
         Column("QUEUE", [_above(row["queue_depth"], 0) for row in rows], right=True),
         *(Column(mark, [_above(done.get(kind), 0) for done in ended], right=True) for kind, mark in marks.items()),
-        Column("REASON", why if separate else [""] * len(rows), least=10),
     ]
+    if separate:
+        columns += [
+            Column("DIFF", [diff_text(row.get("diff"), ascii_only=ascii_only) for row in rows], right=True),
+            Column("COST", [cost_text(row.get("usage"), ascii_only=ascii_only) for row in rows], right=True),
+            Column("REASON", why, least=10),
+        ]
     if not words:  # a small pane: who, what, how long
         columns = columns[:4]
     title, *lines = lines_of(columns, width)
@@ -80,10 +81,11 @@ def footer(rows: Sequence[dict[str, Any]], width: int | None, *, ascii_only: boo
 
 
 def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:
-    """What the agent works on, else what it did last with the outcome: ``✕ make lint``."""
+    """What the agent works on, and in which attempt; else what it did last with the outcome: ``✕ make lint``."""
     if row.get("running_task_id"):
-        title = str(row.get("running_task_title") or row["running_task_id"])
-        return f"{title} (cancel requested)" if row.get("cancel_requested") else title
+        title, attempt = str(row.get("running_task_title") or row["running_task_id"]), row.get("attempt") or 1
+        again = f" (attempt {attempt})" if attempt > 1 else ""
+        return title + again + (" (cancel requested)" if row.get("cancel_requested") else "")
     last = row.get("last_task")
     if not last:
         return ""
@@ -105,11 +107,6 @@ def _joined(row: dict[str, Any], work: str, reason: str) -> str:
     """Task and reason in one column: of an agent that needs a human the reason comes first."""
     first, second = (reason, work) if needs_human(row) else (work, reason)
     return ": ".join(filter(None, (first, second)))
-
-
-def _again(row: dict[str, Any]) -> str:
-    attempt = row.get("attempt") or 1
-    return f"try {attempt}: " if attempt > 1 else ""
 
 
 def _above(number: Any, least: int) -> str:

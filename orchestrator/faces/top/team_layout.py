@@ -15,6 +15,7 @@ from orchestrator.faces.row_words import (
     diff_text,
     outcome_texts,
     run_state,
+    since_of,
     state_of,
     tokens_text,
 )
@@ -64,8 +65,7 @@ def agent_cells(row: Mapping[str, Any], name: str, *, ascii_only: bool = False) 
     """The cells of an agent's row; ``name`` is what people call it."""
     waits = row.get("waits_for") or {}
     state = state_of(row, ascii_only=ascii_only)
-    attempt = row.get("attempt") or 1
-    task = task_text(dict(row), ascii_only=ascii_only) + (f" (attempt {attempt})" if attempt > 1 else "")
+    task = task_text(dict(row), ascii_only=ascii_only)
     last = row.get("last_task") or {}
     if not row.get("running_task_id") and last.get("outcome") == "error" and last.get("reason"):
         task += f": {last['reason']}"
@@ -76,7 +76,7 @@ def agent_cells(row: Mapping[str, Any], name: str, *, ascii_only: bool = False) 
         f"agent:{row['agent_id']}",
         bool(row.get("needs_human")),
         state,
-        waits.get("since") or row.get("since"),
+        since_of(row),
         _line(text),
         {
             "agent": _line(name),
@@ -84,7 +84,7 @@ def agent_cells(row: Mapping[str, Any], name: str, *, ascii_only: bool = False) 
             "task": _line(task),
             "queue": str(row.get("queue_depth") or ""),
             "ended": outcome_texts(row.get("finished") or {}),
-            "cost": cost_text(row.get("usage")),
+            "cost": cost_text(row.get("usage"), ascii_only=ascii_only),
             "diff": diff_text(row.get("diff"), ascii_only=ascii_only),
             "tokens": tokens_text(row.get("usage")),
             "screen": _line(str(row.get("screen_line") or "")),

@@ -14,7 +14,7 @@ from orchestrator.base.secret_masks import masked
 from orchestrator.faces.changed_files import guessed_changes
 from orchestrator.faces.output_files import end_of, newest_output
 from orchestrator.faces.payload_text import block
-from orchestrator.faces.row_words import diff_text, outcome_texts
+from orchestrator.faces.row_words import diff_text, outcome_texts, since_of
 from orchestrator.faces.status_lines import reason_text, task_text
 from orchestrator.faces.web.html_elements import Content, Markup, element, joined, name_of, path_to, preformatted
 from orchestrator.faces.web.page_content import TABS, PageContent, PageRequest
@@ -78,13 +78,11 @@ def _tabs(request: PageRequest) -> Markup:
 
 
 def _facts(row: dict[str, Any]) -> Markup:
-    waits = row.get("waits_for") or {}
     facts = [
         ("State", state_sign(row)),
-        ("For", age(waits.get("since") or row.get("since"))),
+        ("For", age(since_of(row))),
         ("Task", name_of(task_text(row)) if task_text(row) else None),
         ("Why", name_of(reason_text(row)) if reason_text(row) else None),
-        ("Attempt", str(row["attempt"]) if (row.get("attempt") or 1) > 1 else None),
         ("Queue", str(row["queue_depth"] or "")),
         ("Done / failed", outcome_texts(row.get("finished") or {})),
         ("Changes", diff_text(row.get("diff"))),

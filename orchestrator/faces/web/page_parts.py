@@ -10,10 +10,19 @@ from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.attention import needs_human
-from orchestrator.faces.row_words import cost_text, diff_text, outcome_texts, run_state, state_of, totals_parts
+from orchestrator.faces.row_words import (
+    cost_text,
+    diff_text,
+    outcome_texts,
+    run_state,
+    since_of,
+    state_of,
+    totals_parts,
+)
 from orchestrator.faces.status_lines import reason_text, task_text
 from orchestrator.faces.web.html_elements import NOTHING, Markup, element, joined, name_of, path_to, preformatted
 from orchestrator.faces.web.page_content import PageContent
+from orchestrator.team.roster.agent_names import shown_names
 
 DECISIONS = {
     "approve": "Approve",
@@ -23,7 +32,6 @@ DECISIONS = {
     "release": "Ask in its pane",
     "dismiss": "Dismiss",
 }
-KINDS = {"rate_limit": "rate limit", "error": "failed task", "failed": "failed agent"}
 
 
 def page(frame: Markup, snapshot: dict[str, Any], **slots: Mapping[str, Markup]) -> PageContent:
@@ -90,22 +98,21 @@ def team_page(snapshot: dict[str, Any]) -> PageContent:
         role="table",
     )
     frame = element("section", element("h1", "Team"), table, slot("div", "empty"), slot("div", "runs"))
-    rows = {str(row["agent_id"]): team_row(row) for row in snapshot["agents"]}
+    names = shown_names(snapshot["agents"])
+    rows = {str(row["agent_id"]): team_row(row, names[row["agent_id"]]) for row in snapshot["agents"]}
     empty = {} if rows else {"empty": element("p", "This project has no agents.", data_key="empty")}
     return page(frame, snapshot, agents=rows, empty=empty, runs=run_parts(snapshot, heading=True))
 
 
-def team_row(row: dict[str, Any]) -> Markup:
-    """One agent."""
-    agent_id, waits = str(row["agent_id"]), row.get("waits_for")
-    attempt = row.get("attempt") or 1
-    again = f" (attempt {attempt})" if attempt > 1 else None
+def team_row(row: dict[str, Any], name: str) -> Markup:
+    """One agent; ``name`` is what people call it."""
+    agent_id = str(row["agent_id"])
     host = element("span", f" on {row['host']}", class_="host") if row.get("host") else None
     cells = {
         "state": state_sign(row),
-        "agent": joined((element("a", name_of(row["name"]), href=path_to("agents", agent_id)), host)),
-        "task": joined((element("span", name_of(task_text(row)), again, class_="task-title"), _second_line(row))),
-        "for": age((waits or {}).get("since") or row.get("since")),
+        "agent": joined((element("a", name_of(name), href=path_to("agents", agent_id)), host)),
+        "task": joined((element("span", name_of(task_text(row)), class_="task-title"), _second_line(row))),
+        "for": age(since_of(row)),
         "queue": str(row["queue_depth"] or ""),
         "done": outcome_texts(row.get("finished") or {}),
         "changes": diff_text(row.get("diff")),
@@ -155,11 +162,11 @@ def inbox_page(snapshot: dict[str, Any]) -> PageContent:
 
 def inbox_item(item: dict[str, Any]) -> Markup:
     """One item: what is asked, by whom, since when, and its answers."""
-    item_id, kind = str(item["id"]), str(item["kind"])
+    item_id = str(item["id"])
     agent = element("a", name_of(item["name"] or item["agent_id"]), href=path_to("agents", str(item["agent_id"])))
     heading = element("h2", agent, ": ", name_of(item["text"]), id=f"item-{item_id}")
     facts = [
-        ("Kind", KINDS.get(kind, kind)),
+        ("Kind", str(item["kind"])),
         ("Waits", age(item["since"])),
         ("Until", moment(item["until"]) if item.get("until") else None),
         ("Task", name_of(item["task_title"]) if item.get("task_title") else None),

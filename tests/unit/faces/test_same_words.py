@@ -2,25 +2,35 @@
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
+from itertools import cycle
+from typing import get_args
 
 import pytest
 
+from orchestrator.base.clock import rfc3339
+from orchestrator.core.glyphs import OUTCOME, STATUS
+from orchestrator.core.inbox_items import DISMISSABLE, InboxItem, ItemKind
 from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.engines.permission_requests import Asked
+from orchestrator.faces import status_lines as status_module
+from orchestrator.faces.inbox_lines import inbox_lines
 from orchestrator.faces.row_words import cost_text, totals_parts
 from orchestrator.faces.status_lines import footer, status_lines
-from orchestrator.faces.text_table import age
+from orchestrator.faces.text_table import age, lines_of
+from orchestrator.faces.top.item_texts import item_lines
 from orchestrator.faces.top.team_layout import agent_cells
-from orchestrator.faces.web.page_parts import summary, team_page
+from orchestrator.faces.web.page_parts import inbox_page, summary, team_page
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
-from orchestrator.team.people.snapshot_rows import RowFacts
+from orchestrator.team.people.snapshot_rows import RowFacts, snapshot_row
 from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_names import shown_names
 from orchestrator.team.team_resources import TeamResources
+from tests.support import top_team
 from tests.support.team import Team
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +111,120 @@ async def test_all_faces_show_the_same_agents_in_the_same_order_with_the_same_wo
     assert waits in lines[0]
     assert waits == cells[0].waits
     assert any(waits in part for part in web)
+
+
+KINDS = [kind for kind in get_args(ItemKind) if kind not in DISMISSABLE]
+ENDS = [None, *({"task_id": "t", "title": f"make {end}", "outcome": end, "reason": "why"} for end in OUTCOME)]
+COSTS = [None, USED, {**USED, "requests": 0, "cost_usd": None, "unknown": NO_MODEL}, {**USED, "cost_usd": None}]
+DIFFS = [None, {"files": 0, "added": 0, "removed": 0}, {"files": 2, "added": 1200, "removed": 7}]
+COUNTS = [{}, {"result": 4, "error": 1, "canceled": 0}, {"result": 0, "error": 2, "canceled": 3}]
+NOW = datetime(2026, 1, 3, tzinfo=UTC)
+
+
+def many_rows():
+    """An agent in each status, one for each kind of item, and each value of the other columns."""
+    lasts, costs, diffs, counts = cycle(ENDS), cycle(COSTS), cycle(DIFFS), cycle(COUNTS)
+    for number, (status, kind) in enumerate(
+        [*((status, "") for status in STATUS), *(("busy", kind) for kind in KINDS)]
+    ):
+        at = rfc3339(NOW - timedelta(minutes=3 + 7 * number))
+        works = status in ("busy", "blocked", "stalled")
+        facts = {
+            "status": status, "since": at, "finished": next(counts), "last_task": next(lasts), "queue_depth": number % 3,
+            "running_task_id": "t" if works else None, "running_task_title": f"task {number}" if works else None,
+            "attempt": 1 + number % 3 if works else None, "cancel_requested": works and number % 4 == 3,
+            "name": "twin" if number in (4, 5) else f"agent {number}",
+        }  # fmt: skip
+        since = rfc3339(NOW - timedelta(seconds=5 + number))
+        waits = [InboxItem("00000001", kind, "x", f"asks for {kind}", since)] if kind else []
+        more = {"usage": next(costs), "diff": next(diffs)}
+        yield snapshot_row(top_team.agent(f"a{number}", **facts), waits, **more)
+
+
+def of_status(rows, monkeypatch):
+    """The cells of `status`, as they go to the terminal."""
+    drawn = []
+    monkeypatch.setattr(
+        status_module, "lines_of", lambda columns, width: drawn.append(columns) or lines_of(columns, width)
+    )
+    status_lines(rows, None, NOW, names=shown_names(rows))
+    columns = {column.title: list(column.cells) for column in drawn[0]}
+    for at in range(len(rows)):
+        cell = {title: cells[at] for title, cells in columns.items()}
+        ended = "/".join(cell[sign.sign] or "0" for sign in OUTCOME.values()).removesuffix("/0")
+        yield (
+            cell["STATUS"], cell["AGENT"], cell["TASK"], cell["FOR"], cell["QUEUE"], ended, cell["DIFF"], cell["COST"]
+        )  # fmt: skip
+
+
+def of_top(rows):
+    names = shown_names(rows)
+    for row in rows:
+        top = agent_cells(row, names[row["agent_id"]])
+        cell, state = top.cells, f"{top.state.sign} {top.state.word}"
+        task = cell["task"].removesuffix(": why")
+        yield (
+            state, cell["agent"], task, age(top.since, NOW), cell["queue"], cell["ended"], cell["diff"], cell["cost"]
+        )  # fmt: skip
+
+
+def of_web(rows):
+    page = team_page({**top_team.snapshot(), "agents": rows})
+    for html in page.slots["agents"].values():
+        cell = dict(re.findall(r'<td[^>]* class="(\w+)"[^>]*>(.*?)</td>', str(html)))
+        since = re.search(r'datetime="([^"]+)"', cell["for"])[1]
+        title = re.search(r'class="task-title">(.*?)</span>', cell["task"])[1]
+        cell = {name: " ".join(plain(part)) for name, part in cell.items()}
+        yield (
+            cell["state"], cell["agent"], " ".join(plain(title)), age(since, NOW), cell["queue"], cell["done"],
+            cell["changes"], cell["cost"],
+        )  # fmt: skip
+
+
+async def test_every_cell_of_every_kind_of_row_is_the_same_in_all_faces(monkeypatch):
+    rows = top_team.snapshot(list(many_rows()))["agents"]
+    status, top, web = list(of_status(rows, monkeypatch)), list(of_top(rows)), list(of_web(rows))
+    assert status == top == web
+    assert [row[1] for row in top] == [shown_names(rows)[row["agent_id"]] for row in rows]
+    assert {word for state, *_ in top for word in state.split()[1:]} == {
+        "starting", "idle", "parked", "busy", "blocked", "stalled", "exited", "stopping", "failed", "deleted", "unknown",
+        "asks", "login", "trust", "limit",
+    }  # fmt: skip
+    assert {row[7] for row in top} == {"", "$0.41", "\u2013"}
+    assert {row[5] for row in top} == {"0/0", "4/1", "0/2/3"}
+    assert {row[6] for row in top} == {"", "+1.2k\u22127"}
+    assert {"a4", "a5"} < {row[1] for row in top}, "a name of two agents names neither"
+    assert sum("(attempt 2)" in row[2] for row in top) > 2
+    assert [row["waits_for"]["text"] for row in rows if row["waits_for"]] == [
+        agent_cells(row, "x").waits for row in rows if row["waits_for"]
+    ]
+
+
+async def test_all_faces_show_the_same_totals_of_every_kind_of_row():
+    rows = list(many_rows())
+    snapshot = top_team.snapshot(rows)
+    parts = totals_parts(snapshot)
+    assert footer(rows, None) == " · ".join(parts)
+    assert all(any(part in line for line in plain(summary(snapshot))) for part in parts)
+    assert "unknown" in parts[-1], "what is not known is said"
+
+
+async def test_every_kind_of_item_has_the_same_words_in_all_inboxes():
+    items = [
+        top_team.item(f"{n:08x}", f"a{n}", kind, text=f"waits for {kind}", holds=kind not in DISMISSABLE)
+        for n, kind in enumerate(get_args(ItemKind))
+    ]
+    lines = inbox_lines(items, None, NOW)[1:]
+    web = inbox_page(top_team.snapshot(inbox=items)).slots["items"]
+    assert list(web) == [item["id"] for item in items]
+    for item, line, html in zip(items, lines, web.values(), strict=True):
+        assert line.split()[:3] == [item["id"], item["kind"], item["name"]]
+        assert line.endswith(item["text"])
+        words = plain(html)
+        assert any(item["text"] in part for part in words)
+        assert re.search(rf"Kind {item['kind']}\b", " ".join(words))
+        top = item_lines(item)
+        assert top[0] == [(item["text"], "bold")]
 
 
 async def test_all_faces_show_the_same_totals(scene):

@@ -57,7 +57,6 @@ def test_a_narrow_pane_shows_who_what_and_how_long():
     assert asker.startswith("◐ asker")
     assert "asks to use" in asker
     assert asker.endswith("3m")
-    assert "try 2: make" in next(line for line in lines if "builder" in line)
 
 
 def test_nothing_is_cut_without_a_width():
@@ -92,9 +91,15 @@ def test_the_footer_counts_the_team():
 
 
 def test_an_attempt_is_shown_from_the_second_on():
-    text = "\n".join(line.text for line in status_lines(EIGHT[:1], 120, NOW))
-    assert "TRY" in text
-    assert "TRY" not in "\n".join(line.text for line in status_lines(EIGHT[2:3], 120, NOW))
+    shown = "\n".join(line.text for line in status_lines(EIGHT[:1], None, NOW))
+    assert "(attempt 2)" in shown
+    assert "attempt" not in "\n".join(line.text for line in status_lines(EIGHT[2:3], 120, NOW))
+
+
+def test_how_long_is_that_of_the_wait():
+    waits = {"kind": "permission", "text": "asks", "since": "2026-01-02T11:59:50.000Z", "until": None, "item": "1"}
+    (_, line) = status_lines([busy("a", "x", waits_for=waits, needs_human=True)], 80, NOW)
+    assert line.text.endswith("10s")
 
 
 def test_a_given_name_stands_for_the_id():
