@@ -15,7 +15,7 @@ from orchestrator.core.records import OUTBOX
 from orchestrator.edge.project_location import find_project
 from orchestrator.journal.log_lines import encode
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
-from orchestrator.team.worktrees import changes, git, include, inspection, worktrees
+from orchestrator.team.worktrees import changes, commit_sizes, git, include, inspection, worktrees
 from tests.support.stage import tree as entries
 from tests.support.stage import until
 
@@ -694,6 +694,32 @@ def test_a_diff_shows_commits_and_what_is_not_committed_and_names_new_files(root
     with pytest.raises(BadRequest) as none:
         changes.diff(root, "b")
     assert none.value.code == "no_worktree"
+
+
+def test_the_commits_of_an_agent_are_sized_and_belong_to_the_time_in_which_they_were_made(root, monkeypatch):
+    path, made = give(root)
+    for day, text in ((2, "one\ntwo\n"), (3, "one\ntwo\nthree\n"), (5, "")):
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"2026-01-0{day}T12:00:00Z")
+        write(path, "a.txt", text)
+        write(path, "ü\t.bin", f"\0{day}")
+        commit(path, f"day {day}")
+    commit_to_main(root)
+    sh(path, "merge", "-q", "-m", "catch up", "main")
+    sizes = commit_sizes.commit_sizes(root, "a")
+    assert [size.at % 86400 for size in sizes] == [43200] * 3
+    first = [("2026-01-02T00:00:00.000Z", "2026-01-03T12:00:00.000Z")]
+    assert commit_sizes.sum_within(sizes, first) == {"commits": 2, "files": 2, "added": 2, "removed": 0}
+    later = [
+        ("2026-01-03T12:00:01.000Z", "2026-01-04T00:00:00Z"),
+        ("2026-01-05T12:00:00.900Z", "2026-01-05T12:00:01Z"),
+    ]
+    assert commit_sizes.sum_within(sizes, later) == {"commits": 1, "files": 2, "added": 0, "removed": 3}
+    sh(root, "worktree", "remove", "--force", path)
+    assert commit_sizes.commit_sizes(root, "a") == sizes
+    sh(root, "branch", "-q", "-D", made["branch"])
+    with pytest.raises(Environment):
+        commit_sizes.commit_sizes(root, "a")
+    assert commit_sizes.commit_sizes(root, "b") is None
 
 
 def test_a_merge_takes_the_commits_into_the_checked_out_branch(root):

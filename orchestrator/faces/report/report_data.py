@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.base.secret_masks import masked, one_line
 from orchestrator.core.model_usage import usage_total
@@ -21,6 +22,7 @@ from orchestrator.faces.report.shown_texts import ShownText, limit_for, shown, t
 from orchestrator.faces.timeline import Bar, Lane, Timeline
 from orchestrator.team.roster import task_views
 from orchestrator.team.roster.run_records import AgentRecords, run_records
+from orchestrator.team.worktrees.commit_sizes import commit_sizes, sum_within
 from orchestrator.team.worktrees.inspection import LOOK_S, look
 
 BUDGET = 3_000_000
@@ -67,6 +69,7 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
         _agent(agent, lane, usage[agent.agent_id][0], last) | {"worktree": _worktree(root, agent, until)}
         for agent, lane in zip(records.agents, timeline.agents, strict=True)
     ]
+    _add_changes(root, records.agents, tasks, last, until)
     values = {
         "project": str(root),
         "title": root.name,
@@ -158,6 +161,7 @@ def _task(lane: Lane, task_id: str, record: dict[str, Any], usage: Figures | Non
         "request": None,
         "result": None,
         "artifacts": [],
+        "changes": None,
         "usage": usage,
     }
 
@@ -233,6 +237,24 @@ def _worktree(root: Path, agent: AgentRecords, until: float) -> dict[str, Any] |
         return None
     diff = {key: seen[key] for key in _DIFF if seen.get(key) is not None}
     return {key: one_line(value, timelines.TEXT) if isinstance(value, str) else value for key, value in diff.items()}
+
+
+def _add_changes(
+    root: Path, agents: Iterable[AgentRecords], tasks: list[dict[str, Any]], last: str, until: float
+) -> None:
+    """Add to each task of an agent with a worktree what was committed there while the task ran."""
+    for agent in agents:
+        seconds = until - time.monotonic()
+        if not agent.spec.get("worktree") or seconds <= 0:
+            continue
+        try:
+            sizes = commit_sizes(root, agent.agent_id, min(seconds, LOOK_S))
+        except OrchestratorError:  # its branch is gone, or git is too slow
+            continue
+        for task in tasks if sizes is not None else ():
+            if task["agent_id"] == agent.agent_id:
+                spans = [(attempt["begin"], attempt["end"] or last) for attempt in task["attempts"]]
+                task["changes"] = sum_within(sizes or (), spans)
 
 
 def waited_s(lane: Lane, last: str) -> float:

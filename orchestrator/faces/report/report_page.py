@@ -202,6 +202,7 @@ def _task(task: dict[str, Any], element: str) -> Iterator[str]:
         f"ran {duration(task['ran_s'])}" if task["ran_s"] is not None else "",
         f"limit {duration(task['limit_s'])}" if isinstance(task["limit_s"], int | float) else "",
         "cancel requested" if task["cancel_requested"] else "",
+        _changes(task["changes"]),
         tokens(task["usage"]),
     ]
     yield f'<p class="faint">{_own(" · ".join(filter(None, facts)))}</p>'
@@ -222,6 +223,13 @@ def _task(task: dict[str, Any], element: str) -> Iterator[str]:
     for artifact in task["artifacts"]:
         yield f"<p>artifact: <code>{_own(artifact['path'])}</code> ({_own(size(artifact['bytes']))})</p>"
     yield "</article>"
+
+
+def _changes(changes: dict[str, int] | None) -> str:
+    if not changes or not changes["commits"]:
+        return "" if changes is None else "no commit"
+    files = f"{counted(changes['files'], 'file')}, +{changes['added']} -{changes['removed']}"
+    return f"{counted(changes['commits'], 'commit')}: {files}"
 
 
 def _sign(state: str) -> str:

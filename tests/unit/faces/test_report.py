@@ -5,12 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from orchestrator.base.errors import Environment
 from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.faces.amount_words import clock, dollars, duration, seconds_between, size, tokens
 from orchestrator.faces.report import report_data
 from orchestrator.faces.report.report_drawing import drawing
 from orchestrator.faces.report.report_page import MARK, html
 from orchestrator.faces.report.shown_texts import LEAST, MOST, limit_for, shown, text_of
+from orchestrator.team.worktrees.commit_sizes import CommitSize
 from tests.support.drawn_pages import seen
 from tests.support.run_files import BEGIN, RunFiles, at
 
@@ -324,6 +326,31 @@ def bar_of_result(files):
     return float(
         re.search(r'class="b-result" x="([\d.]+)"', drawing(report.timeline, report.values["made_at"], {}))[1]
     )
+
+
+def test_a_task_has_what_was_committed_while_it_ran(files, monkeypatch):
+    when = int((BEGIN + timedelta(seconds=15)).timestamp())
+    sizes = {"c1": [CommitSize(when, frozenset({b"a", b"b"}), 10, 3)], "c2": None}
+
+    def asked(_root, agent_id, _seconds):
+        if agent_id == "c3":
+            raise Environment("git_failed", "its branch is gone")
+        return sizes[agent_id]
+
+    monkeypatch.setattr(report_data, "commit_sizes", asked)
+    for name in ("c1", "c2", "c3", "c4"):
+        agent = files.agent(name, **({} if name == "c4" else {"worktree": {"path": "/", "branch": "b"}}))
+        for number in (1, 2):
+            agent.task(f"t{number}", 20 * number - 10)
+            agent.end(f"t{number}", 20 * number)
+    report = made(files)
+    changes = {(task["agent_id"], task["task_id"]): task["changes"] for task in report.values["tasks"]}
+    assert changes["c1", "t1"] == {"commits": 1, "files": 2, "added": 10, "removed": 3}
+    assert changes["c1", "t2"] == {"commits": 0, "files": 0, "added": 0, "removed": 0}
+    assert {changes[name, "t1"] for name in ("c2", "c3", "c4")} == {None}
+    words = " ".join(seen(html(report)).words)
+    assert "1 commit: 2 files, +10 -3" in words
+    assert words.count("no commit") == 1
 
 
 def test_a_foreign_worktree_is_not_asked_for(files, monkeypatch):
