@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.base.clock import rfc3339
 from orchestrator.core.glyphs import OUTCOME, STATUS
-from orchestrator.core.inbox_items import DISMISSABLE, InboxItem, ItemKind
+from orchestrator.core.inbox_items import InboxItem, ItemKind
 from orchestrator.core.model_usage import NO_MODEL
 from orchestrator.engines.permission_requests import Asked
 from orchestrator.faces import status_lines as status_module
@@ -113,7 +113,8 @@ async def test_all_faces_show_the_same_agents_in_the_same_order_with_the_same_wo
     assert any(waits in part for part in web)
 
 
-KINDS = [kind for kind in get_args(ItemKind) if kind not in DISMISSABLE]
+HOLDS_NOBODY = {"error", "conflict", "budget"}
+KINDS = [kind for kind in get_args(ItemKind) if kind not in HOLDS_NOBODY]
 ENDS = [None, *({"task_id": "t", "title": f"make {end}", "outcome": end, "reason": "why"} for end in OUTCOME)]
 COSTS = [None, USED, {**USED, "requests": 0, "cost_usd": None, "unknown": NO_MODEL}, {**USED, "cost_usd": None}]
 DIFFS = [None, {"files": 0, "added": 0, "removed": 0}, {"files": 2, "added": 1200, "removed": 7}]
@@ -211,7 +212,7 @@ async def test_all_faces_show_the_same_totals_of_every_kind_of_row():
 
 async def test_every_kind_of_item_has_the_same_words_in_all_inboxes():
     items = [
-        top_team.item(f"{n:08x}", f"a{n}", kind, text=f"waits for {kind}", holds=kind not in DISMISSABLE)
+        top_team.item(f"{n:08x}", f"a{n}", kind, text=f"waits for {kind}", holds=kind not in HOLDS_NOBODY)
         for n, kind in enumerate(get_args(ItemKind))
     ]
     lines = inbox_lines(items, None, NOW)[1:]
