@@ -82,6 +82,8 @@ def test_a_person_is_told_once_everywhere_also_by_the_next_daemon(desk: Desk) ->
     until(lambda: desk.announced() == ["c"])
     (message,) = lines_of(desk.told)
     assert message["need_you"] == 1
+    documented = json.loads(re.search(r"^```json\n(.*?)^```$", EXAMPLES.read_text(), re.MULTILINE | re.DOTALL)[1])
+    assert (list(message), list(message["notices"][0])) == (list(documented), list(documented["notices"][0]))
     assert message["notices"][0] | {"kind": "needs_human", "item_kind": "trust", "name": "c"} == message["notices"][0]
     desktop = until(lambda: lines(desk.stage.home / "desktop"))
     assert desktop[:3] == ["--app-name=orchestrator", "--", f"◐ {desk.stage.root.name}"]

@@ -10,6 +10,7 @@ HOOK_PROCESSES = "integration/test_permission_hooks.py::test_"
 APPROVALS = "unit/team/people/test_approvals.py::test_"
 
 GEMINI = "unit/engines/test_gemini_approvals.py::test_"
+SAME = "unit/faces/test_same_words.py::test_"
 WEB = "security/test_web.py::test_"
 WEB_GUARD = "unit/faces/test_web_guard.py::test_"
 WEB_PAGES = "unit/faces/test_web_pages.py::test_"
@@ -131,6 +132,16 @@ PROMISES: dict[str, Promise] = {
             f"{USAGE}a_run_over_its_budget_is_one_item_until_somebody_takes_note",
             "unit/team/people/test_worktree_sizes.py::test_commits_that_conflict_are_one_item_until_they_do_not_or_somebody_takes_note",
             "unit/team/people/test_snapshot_feed.py::test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebody_takes_note",
+        ),
+    ),
+    "SNAPSHOT1": Promise(
+        "`status`, top, the web page and `team://snapshot` show the same agents and items, in the same order and words.",
+        (
+            f"{SAME}all_faces_show_the_same_agents_in_the_same_order_with_the_same_words",
+            f"{SAME}every_cell_of_every_kind_of_row_is_the_same_in_all_faces",
+            f"{SAME}all_faces_show_the_same_totals_of_every_kind_of_row",
+            f"{SAME}every_kind_of_item_has_the_same_words_in_all_inboxes",
+            "integration/test_snapshot.py::test_the_resource_and_the_command_line_show_the_same_rows_in_the_same_order",
         ),
     ),
     "WEB1": Promise(

@@ -955,6 +955,7 @@ PROMISES: dict[str, Promise] = {
         "The status line counts who needs somebody, over all projects of a session, and setup adds it to tmux.conf.",
         (
             "integration/test_tmux_clients.py::test_the_count_of_a_session_is_the_sum_of_its_windows",
+            "integration/test_tmux_clients.py::test_the_runs_of_two_projects_in_one_window_are_both_counted",
             "unit/setup/test_tmux_conf.py::test_every_byte_comes_back",
             "unit/setup/test_tmux_conf.py::test_tmux_takes_the_lines_and_reads_them_again_without_a_second_segment",
         ),
@@ -1035,6 +1036,7 @@ PROMISES: dict[str, Promise] = {
         "A report is one page of a team run that loads and runs nothing, and needs no daemon.",
         (
             f"{REPORT}the_page_has_each_task_with_request_attempts_outcome_and_result",
+            f"{REPORT}a_task_has_what_was_committed_while_it_ran",
             f"{REPORT}nothing_is_loaded_and_nothing_runs",
             f"{REPORT}a_thousand_tasks_with_long_texts_make_a_page_of_bounded_size",
             "integration/test_cli_offline.py::test_a_report_is_written_from_damaged_files_and_replaces_only_a_report",
@@ -1045,6 +1047,7 @@ PROMISES: dict[str, Promise] = {
         (
             f"{REPORT}text_of_strangers_in_every_field_stays_text",
             f"{REPORT}secrets_are_masked_wherever_they_stand",
+            f"{REPORT}a_secret_in_the_place_of_an_id_is_masked_on_the_page",
             f"{REPORT}a_secret_that_the_cut_goes_through_is_masked",
             f"{REPORT}what_is_private_is_not_shown",
             "unit/cli/test_reports.py::test_a_link_in_the_place_of_a_page_cannot_lead_out_of_the_project",
