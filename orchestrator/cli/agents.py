@@ -116,12 +116,13 @@ def list_agents(
         output.print_json({"live": source.live, "agents": rows})
         return
     names = shown_names(known)
+    shown = {row["agent_id"]: row for row in source.snapshot()["agents"]}
     output.table(
         ["AGENT", "STATUS", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN", "REASON"],
         [
             [
                 names[row["agent_id"]],
-                output.status_word(row["status"]),
+                output.state_word(shown.get(row["agent_id"], row)),
                 output.short(row["running_task_title"] or "-", 40),
                 str(row["queue_depth"]),
                 row["engine"],

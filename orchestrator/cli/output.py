@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.core import glyphs
-from orchestrator.faces import text_table
+from orchestrator.faces import row_words, text_table
+
+_COLORS = {sign: glyph.color for glyph in glyphs.STATUS.values() for sign in (glyph.sign, glyph.ascii)}
 
 
 def say(text: str) -> None:
@@ -67,6 +69,12 @@ def status_word(status: str) -> str:
     return f"{glyphs.status_sign(status, ascii_only=not utf8())} {status}"
 
 
+def state_word(row: Mapping[str, Any]) -> str:
+    """Glyph and word of an agent's state, as all faces show it; ``row`` is of the snapshot."""
+    state = row_words.state_of(row, ascii_only=not utf8())
+    return f"{state.sign} {state.word}"
+
+
 def age(at: str | None, now: datetime | None = None) -> str:
     """As `text_table.age`, until now."""
     return text_table.age(at, now or datetime.now(UTC))
@@ -112,8 +120,8 @@ def table(
     for row, original in zip(cells, rows, strict=True):
         texts = [Text(cell) for cell in row]
         if status_column is not None:
-            word = original[status_column].rpartition(" ")[2]
-            texts[status_column].stylize(glyphs.STATUS.get(word, glyphs.STATUS["unknown"]).color)
+            sign = original[status_column].partition(" ")[0]
+            texts[status_column].stylize(_COLORS.get(sign, glyphs.STATUS["unknown"].color))
         shown.add_row(*texts)
     Console(no_color=bool(os.environ.get("NO_COLOR")) or None, highlight=False).print(shown)
 

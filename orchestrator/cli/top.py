@@ -51,7 +51,13 @@ def top(
     from orchestrator.faces.top.top_app import run_top  # noqa: PLC0415  (loads Textual)
 
     commands = sorted(_commands(context.find_root().command))
-    run_top(place, bindings, ascii_only=not output.utf8(), popup=in_popup or _is_popup(), commands=commands)
+    run_top(
+        place,
+        bindings,
+        ascii_only=not output.utf8(),
+        popup=popup_words(place.root) if in_popup or _is_popup() else (),
+        commands=commands,
+    )
 
 
 def _is_popup() -> bool:

@@ -13,6 +13,7 @@ from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.facts import facts
 from orchestrator.cli.options import Json
 from orchestrator.core import glyphs
+from orchestrator.core.attention import said
 from orchestrator.faces.daemon_client import project_here
 
 
@@ -53,8 +54,11 @@ def why(
 def _show(explanation: dict[str, Any], root: Path) -> None:
     of_agent = "next" in explanation
     who = explanation["agent_id"] if of_agent else f"{explanation['agent_id']}/{explanation['task_id']}"
-    status = output.status_word(explanation["status"]) if of_agent else explanation["status"]
-    output.say(f"{who}: {status}" + (f": {explanation['reason']}" if explanation["reason"] else ""))
+    if of_agent:
+        sign = glyphs.status_sign(explanation["status"], ascii_only=not output.utf8())
+        output.say(f"{who}: {sign} {said(explanation['state'], explanation['reason'])}")
+    else:
+        output.say(f"{who}: {said(explanation['status'], explanation['reason'])}")
     for proof in explanation["evidence"]:
         file = Path(proof["file"])
         shown = file.relative_to(root) if file.is_relative_to(root) else file

@@ -37,9 +37,9 @@ def list_worktrees(as_json: Json = False) -> None:
     place = project_here()
     rows = inspection.listed(place.root)
     source = facts(place)
-    statuses = {row["agent_id"]: row["status"] for row in source.agents()} if rows else {}
+    agents = {row["agent_id"]: row for row in [*source.agents(), *source.snapshot()["agents"]]} if rows else {}
     for row in rows:
-        row["status"] = statuses.get(row["agent_id"]) if row["recorded"] else None
+        row["status"] = agents[row["agent_id"]]["status"] if row["recorded"] and row["agent_id"] in agents else None
     if as_json:
         output.print_json({"live": source.live, "worktrees": rows})
         return
@@ -51,7 +51,7 @@ def list_worktrees(as_json: Json = False) -> None:
         [
             [
                 row["agent_id"],
-                output.status_word(row["status"]) if row["status"] else "no agent",
+                output.state_word(agents[row["agent_id"]]) if row["status"] else "no agent",
                 row["branch"] or "-",
                 *(str(row.get(key, "-")) for key in ("ahead", "behind", "files_changed")),
                 _state(row),

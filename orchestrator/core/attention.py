@@ -21,11 +21,12 @@ _WAITS = {
     "permission": "asks",
     "question": "asks",
     "dialog": "asks",
+    "hooks": "asks",
     "login": "login",
     "trust": "trust",
     "rate_limit": "limit",
 }
-"""What an agent waits for, in one word, by the kind of its item; for other kinds its status says it."""
+"""What an agent waits for, in one word, by the kind of its item or block; for other kinds its status says it."""
 
 
 def needs_human(row: Mapping[str, Any]) -> bool:
@@ -39,6 +40,13 @@ def state_word(row: Mapping[str, Any]) -> str:
         return str(row["status"])
     kind = str((row.get("waits_for") or {}).get("kind") or "")
     return _WAITS.get(kind, str(row["status"]))
+
+
+def said(word: str, reason: str) -> str:
+    """A state and its reason as one text; the word once, if the reason begins with it: ``asks to run make``."""
+    if reason == word or reason.startswith(f"{word} "):
+        return reason
+    return f"{word}: {reason}" if reason else word
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import shlex
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.top import popup_words
 from orchestrator.faces.text_table import columns_of
 from tests.security.human import Human
 from tests.support.stage import until
@@ -43,7 +46,7 @@ def test_every_width_shows_the_team_with_nothing_wrapped_and_its_tabs(team):
         assert "✕" in rows[0]
         assert all(columns_of(line) <= width for line in top.lines())
     top.resize(80, 24)
-    for key, text in (("2", "task:       t1"), ("4", "building"), ("6", "outbox.jsonl"), ("T", "live")):
+    for key, text in (("2", "task:       t1"), ("4", "building"), ("6", "outbox.jsonl"), ("T", "h/l move")):
         top.press(key)
         top.shows(text)
     top.press("Escape")  # alone: with the next key it would be Alt
@@ -112,21 +115,91 @@ def test_a_top_that_is_killed_leaves_nothing_and_the_team_works_on(team):
     assert asked(team, "status")["live"]
 
 
-def test_enter_shows_the_pane_of_the_agent_zoomed_and_the_prefix_comes_back(team):
+class Person:
+    """A terminal in which a person sits: a tmux of its own around a client of the team's."""
+
+    def __init__(self, *command, width=80, height=25, **env):
+        self.outer = PrivateServer()
+        words = [word for name, value in env.items() for word in ("-e", f"{name}={value}")]
+        size = ["-x", str(width), "-y", str(height)]
+        self.outer.run("new-session", "-d", *size, *words, "--", "env", "-u", "TMUX", "-u", "TMUX_PANE", *command)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.outer.run("kill-server")
+
+    def sees(self, text, but="\0"):
+        until(lambda: text in (screen := self.outer.run("capture-pane", "-p")) and but not in screen)
+
+    def press(self, *keys):
+        self.outer.run("send-keys", *keys)
+
+
+def bindings(team):
+    return "orchestrator-top" in team.server.run("list-keys")
+
+
+def zoomed(team):
+    pane = asked(team, "agent", "show", "builder")["meta"]["tmux_pane_id"]
+    return team.server.show(pane, "#{window_zoomed_flag}") == "1"
+
+
+THERE = ("$ echo building", "2 agents")
+"""top shows the agent's screen too: a person is in its pane when top's own first line is gone."""
+
+
+def test_enter_shows_the_pane_zoomed_and_escape_as_the_first_key_comes_back(team):
     top = Top(team)
     top.shows("builder")
-    outer = PrivateServer()
-    client = ["tmux", "-u", *team.server.socket.flags(), "attach", "-t", "top"]
-    outer.run("new-session", "-d", "-x", "80", "-y", "25", "--", "env", "-u", "TMUX", *client)
-    try:
-        until(lambda: "help" in outer.run("capture-pane", "-p"))
-        outer.run("send-keys", "Enter")
-        # top shows the agent's screen too: its pane is there when top's own first line is gone.
-        until(lambda: "$ echo building" in (text := outer.run("capture-pane", "-p")) and "2 agents" not in text)
-        outer.run("send-keys", "C-b", "L")
-        until(lambda: "2 agents" in outer.run("capture-pane", "-p"))
-    finally:
-        outer.run("kill-server")
+    before = zoomed(team)
+    with Person("tmux", "-u", *team.server.socket.flags(), "attach", "-t", "top") as person:
+        person.sees("help")
+        person.press("Enter")
+        person.sees(*THERE)
+        assert zoomed(team)
+        person.press("Escape")
+        person.sees("2 agents")
+        until(lambda: zoomed(team) == before)
+        assert not bindings(team)
+        person.press("Enter")
+        person.sees(*THERE)
+        person.press("x")  # this and all that follow are the pane's own
+        until(lambda: team.server.run("list-clients", "-F", "#{client_key_table}").strip() == "root")
+        person.sees(*THERE)
+        person.press("C-b", "L")
+        person.sees("2 agents")
+        person.press("q")
+        until(lambda: not bindings(team))
+
+
+def test_escape_in_the_pane_opens_the_popup_again(team):
+    team.server.run("new-session", "-d", "-s", "desk", "-x", "80", "-y", "24", "-c", str(team.root), "--", "cat")
+    for name, value in team.env.items():
+        team.server.run("set-environment", "-g", name, value)
+    with Person("tmux", "-u", *team.server.socket.flags(), "attach", "-t", "desk") as person:
+        until(lambda: team.server.run("list-clients"))
+        team.server.run("run-shell", "-b", shlex.join(["tmux", *team.server.socket.flags(), *popup_words(team.root)]))
+        person.sees("2 agents")
+        person.press("Enter")
+        person.sees(*THERE)
+        person.press("Escape")
+        person.sees("2 agents")
+        person.press("q")
+        person.sees("[desk]", but="2 agents")
+
+
+def test_a_terminal_outside_of_tmux_is_given_to_the_pane_and_escape_comes_back(team):
+    command = [sys.executable, "-P", "-m", "orchestrator", "-C", str(team.root), "top"]
+    with Person(*command, **team.env) as person:
+        person.sees("2 agents")
+        person.press("Enter")
+        person.sees(*THERE)
+        person.press("Escape")
+        person.sees("back from builder")
+        person.press("q")
+        until(lambda: not bindings(team))
 
 
 def test_without_a_terminal_or_below_an_agent_top_is_refused(team):

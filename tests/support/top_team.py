@@ -78,6 +78,7 @@ class Requests:
     def __init__(self):
         self.answered, self.commands, self.quiet, self.asked = [], [], [], []
         self.over = False
+        self.said = ""
         self.lines = ["$ make", "ok"]
         self.tasks = []
 
@@ -107,7 +108,7 @@ class Requests:
 
     def run_quietly(self, command):
         self.quiet.append(command)
-        return 0, ""
+        return 0, self.said
 
 
 def top_of(first, *, root=Path("/nowhere"), keys=(), requests=None, **more):

@@ -18,10 +18,19 @@ from orchestrator.faces.top.key_bindings import ACTIONS, KeyAction, keys_of
 from orchestrator.faces.top.tab_lines import shown_line
 from orchestrator.faces.top.top_dialogs import Choice, DialogField, ListDialog, TextDialog
 from orchestrator.faces.top.top_face import TopFace
+from orchestrator.faces.top.way_back import (
+    Origin,
+    bind_command,
+    facts_command,
+    listen_words,
+    origin_of,
+    table_of,
+)
 
 EXACT = "id:"
 """Before an agent's id on the command line: this agent, whatever the names of others."""
-BACK = "back to top: prefix ; (a pane), prefix l (a window), prefix L (a session)"
+LATER = "prefix ; (a pane), prefix l (a window), prefix L (a session)"
+LATER_ATTACHED = "prefix d"
 
 
 class AgentActions:
@@ -108,7 +117,7 @@ class AgentActions:
     # -- its pane ---------------------------------------------------------------------------------------------------
 
     def do_pane(self: Any) -> None:
-        """Go to the agent's pane, zoomed."""
+        """Go to the agent's pane, zoomed; Esc, as the first key there, comes back."""
         row = self._chosen_agent()
         if row is None:
             return
@@ -117,27 +126,42 @@ class AgentActions:
         def refused(error: OrchestratorError) -> None:
             self.say(f"{name}: {error.message}", "yellow")
 
-        def go(pane: dict[str, Any]) -> None:
+        def find(asked: dict[str, Any]) -> tuple[dict[str, Any], Origin]:
+            pane = self.face.requests.ask("orchestrator/pane", asked)
+            socket, pane_id = str(pane["tmux_socket"]), str(pane["tmux_pane_id"])
+            here = switches(socket, os.environ.get("TMUX", ""))
+            code, output = self.face.requests.run_quietly(facts_command(socket, pane_id, here=here))
+            return pane, origin_of("" if code else output)
+
+        def go(found: tuple[dict[str, Any], Origin]) -> None:
+            pane, origin = found
             if not self._still_at(row["agent_id"]):
                 return
+            socket, pane_id = str(pane["tmux_socket"]), str(pane["tmux_pane_id"])
             inside = os.environ.get("TMUX", "")
-            command = attach_command(str(pane["tmux_socket"]), str(pane["tmux_pane_id"]), inside=inside)
-            if switches(str(pane["tmux_socket"]), inside):
-                if not self.face.popup:
-                    command += [";", "display-message", "-d", "3000", BACK]
+            here = switches(socket, inside)
+            command = attach_command(socket, pane_id, inside=inside)
+            command += listen_words(origin, LATER if here else LATER_ATTACHED)
+            bind = bind_command(socket, pane_id, origin, self.face.popup)
+            self.face.key_tables.add((socket, table_of(origin)))
 
-                def went(answer: tuple[int, str]) -> None:
-                    if answer[0]:
-                        self.say(f"{name}: tmux: {answer[1]}", "red")
-                    elif self.face.popup:
-                        self.app.exit()
+            def move() -> tuple[int, str]:
+                self.face.requests.run_quietly(bind)
+                return (0, "") if not here else self.face.requests.run_quietly(command)
 
-                self.face.in_thread(lambda: self.face.requests.run_quietly(command), went, refused)
-            else:
-                self._in_front(command, f"back from {name}")
+            def went(answer: tuple[int, str]) -> None:
+                if not here:
+                    self._in_front(command, f"back from {name}")
+                elif answer[0]:
+                    self.say(f"{name}: tmux: {answer[1]}", "red")
+                elif self.face.popup:
+                    self.face.key_tables.clear()  # Esc opens the popup again
+                    self.app.exit()
+
+            self.face.in_thread(move, went, refused)
 
         asked = {"agent_id": row["agent_id"]}
-        self.face.in_thread(lambda: self.face.requests.ask("orchestrator/pane", asked), go, refused)
+        self.face.in_thread(lambda: find(asked), go, refused)
 
     def _in_front(self: Any, command: list[str], after: str, *, pause: bool = False) -> None:
         """Give the terminal to a program, and take it back at its end."""

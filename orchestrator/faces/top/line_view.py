@@ -93,7 +93,11 @@ class LineView(ScrollView, can_focus=False):
         after = [y for y in hits if y > start]
         earlier = [y for y in hits if y < start]
         self.match_line = (earlier[-1] if earlier else hits[-1]) if backwards else (after[0] if after else hits[0])
-        self.scroll_to(0, max(0, self.match_line - self.size.height // 2), animate=False)
+        text, left, width = self.texts[self.match_line], self.scroll_offset.x, self.size.width
+        at = columns_of(text[: text.casefold().find(self._wanted)])
+        if not left <= at <= left + width - columns_of(self._wanted):
+            left = max(0, at - width // 2)
+        self.scroll_to(left, max(0, self.match_line - self.size.height // 2), animate=False)
         self.refresh()
         return True
 

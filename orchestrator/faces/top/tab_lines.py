@@ -1,12 +1,19 @@
-"""Lines of texts from files, models and screens, made safe for a terminal. Pure."""
+"""Lines of texts from files, models and screens, made safe for a terminal and for who looks over a shoulder. Pure."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable, Iterator
+
+from orchestrator.base.secret_masks import masked
 from orchestrator.faces.top.team_layout import Part
 
 TabLine = str | list[Part]
 NO_BREAK = "\u00a0"
 """A space at which no line is broken; CLIs draw with it, and it hides nothing."""
+PARAGRAPH_CHARS = 4000
+_KEY_BEGINS, _KEY_ENDS = "-----BEGIN ", "-----END "
+_KEY_LINES = 200
 
 
 def shown_line(text: str) -> str:
@@ -15,3 +22,51 @@ def shown_line(text: str) -> str:
         return text
     text = text.expandtabs(8).replace("\n", "\\n").replace(NO_BREAK, " ")
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def text_of(line: TabLine) -> str:
+    """The line without its styles."""
+    return line if isinstance(line, str) else "".join(text for text, _ in line)
+
+
+def without_secrets(lines: Iterable[TabLine]) -> list[TabLine]:
+    """The lines with secrets masked, also those that go over several lines; a private key becomes one line."""
+    out: list[TabLine] = []
+    for paragraph in _paragraphs(lines):
+        whole = "\n".join(map(text_of, paragraph))
+        shown = _masked(whole)
+        if shown == whole:
+            out += paragraph
+            continue
+        texts = shown.split("\n")
+        if len(texts) != len(paragraph):
+            out += texts
+            continue
+        for line, text in zip(paragraph, texts, strict=True):
+            style = "" if isinstance(line, str) or not line else line[0][1]
+            out.append(line if text == text_of(line) else [(text, style)])
+    return out
+
+
+@functools.lru_cache(2048)
+def _masked(paragraph: str) -> str:
+    """A log that grows is read again and again: masking it anew would take a tenth of a processor."""
+    return masked(paragraph)
+
+
+def _paragraphs(lines: Iterable[TabLine]) -> Iterator[list[TabLine]]:
+    """The lines in groups: up to an empty line, or of a bounded size, but never two for one private key."""
+    group: list[TabLine] = []
+    size = key = 0
+    for line in lines:
+        text = text_of(line)
+        group.append(line)
+        size += len(text)
+        if _KEY_BEGINS in text:
+            key = _KEY_LINES
+        key = 0 if _KEY_ENDS in text else max(0, key - 1)
+        if not key and (not text.strip() or size > PARAGRAPH_CHARS):
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.core.attention import said
 from orchestrator.faces.changed_files import guessed_changes
 from orchestrator.faces.output_files import end_of, newest_output
 from orchestrator.faces.payload_text import block
 from orchestrator.faces.task_lines import task_lines
-from orchestrator.faces.top.tab_lines import TabLine, shown_line
+from orchestrator.faces.top.tab_lines import TabLine, shown_line, without_secrets
 from orchestrator.faces.top.top_face import PeopleRequester
 
 LOG_LINES = 5000
@@ -49,9 +50,8 @@ class TabReader:
             lines = [f"{error.filename or 'a file'}: {error.strerror}"]
         if len(lines) > MOST_LINES:
             lines = [*lines[:MOST_LINES], f"… {len(lines) - MOST_LINES} more lines"]
-        return [_bounded(shown_line(line)) if isinstance(line, str) else line for line in lines] or [
-            [("nothing yet", "dim")]
-        ]
+        shown = [_bounded(shown_line(line)) if isinstance(line, str) else line for line in lines]
+        return without_secrets(shown) or [[("nothing yet", "dim")]]
 
     def _screen(self, row: dict[str, Any]) -> list[TabLine]:
         lines = self._requests.screen(str(row["agent_id"]))
@@ -117,7 +117,7 @@ class TabReader:
         from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads what reads logs)
 
         why = explanation.of_agent(self._root, self._requests.meta(str(row["agent_id"])))
-        lines: list[TabLine] = [[(f"{why['status']}{': ' if why['reason'] else ''}{why['reason']}", "bold")]]
+        lines: list[TabLine] = [[(shown_line(said(why["state"], why["reason"])), "bold")]]
         for proof in why["evidence"]:
             file = Path(proof["file"])
             shown = file.relative_to(self._root) if file.is_relative_to(self._root) else file

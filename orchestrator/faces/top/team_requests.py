@@ -84,7 +84,7 @@ class TeamRequests:
         return own_command("--project", str(self.place.root), *words)
 
     def run_quietly(self, command: Sequence[str]) -> tuple[int, str]:
-        """Run a program that shows nothing here; its exit status and its errors."""
+        """Run a program that shows nothing here; its exit status and its output, or its errors if it failed."""
         try:
             done = subprocess.run(
                 list(command), cwd=self.place.root, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -92,4 +92,4 @@ class TeamRequests:
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return 1, str(error)
-        return done.returncode, done.stderr.strip()
+        return done.returncode, (done.stderr if done.returncode else done.stdout).strip()

@@ -201,12 +201,14 @@ class TeamScreen(AgentActions, Narrowing, Screen[None]):
             self._again = self._again or wanted != self._read_for
             return
         fresh = wanted[:2] != self._read_for[:2]
+        # What a pane shows has the pane's width: broken, its rules and frames would stand on lines of their own.
+        wrap = tab != "screen" and (tab != "log" or row["engine"] == RUNS_COMMANDS)
         self._reading, self._read_for = True, wanted
 
         def show(lines: Sequence[TabLine]) -> None:
             self._reading = False
             if (row["agent_id"], tab) == ((self.row or {}).get("agent_id"), self.tabs.tab):
-                self.view.show(lines, at_end=tab == "log", keep=not fresh, wrap=tab != "screen")
+                self.view.show(lines, at_end=tab == "log", keep=not fresh, wrap=wrap)
             if self._again:
                 self._again = False
                 self._read_tab()

@@ -23,6 +23,7 @@ from orchestrator.faces.top.team_requests import TeamRequests
 from orchestrator.faces.top.team_screen import TeamScreen
 from orchestrator.faces.top.top_dialogs import TextDialog
 from orchestrator.faces.top.top_face import TopFace
+from orchestrator.faces.top.way_back import unbind_command
 
 FOLLOW_S = 60.0
 
@@ -126,7 +127,7 @@ def run_top(
     bindings: Mapping[str, KeyAction],
     *,
     ascii_only: bool,
-    popup: bool,
+    popup: Sequence[str],
     commands: Sequence[tuple[str, str]],
 ) -> None:
     """Show top in this terminal until a person quits it."""
@@ -140,4 +141,6 @@ def run_top(
     with SnapshotClient(place, face="top", answers=True) as source:
         source.wait(0, 0.3)
         TopApp(face, source, bindings).run()
+    for socket, table in face.key_tables:
+        requests.run_quietly(unbind_command(socket, table))
     requests.close()

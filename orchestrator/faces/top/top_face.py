@@ -25,7 +25,11 @@ class PeopleRequester(Protocol):
 
 
 class TopFace:
-    """``deliver`` carries a call into the event loop's thread; ``commands`` are our own, each with what it does."""
+    """``deliver`` carries a call into the event loop's thread; ``commands`` are our own, each with what it does.
+
+    ``popup``: the tmux words that open this popup again; empty if top is in none. ``key_tables``: sockets of tmux
+    servers and the key tables in which something is bound until top ends.
+    """
 
     def __init__(
         self,
@@ -33,13 +37,14 @@ class TopFace:
         requests: PeopleRequester,
         *,
         ascii_only: bool = False,
-        popup: bool = False,
+        popup: Sequence[str] = (),
         commands: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.root = root
         self.requests = requests
         self.ascii_only = ascii_only
         self.popup = popup
+        self.key_tables: set[tuple[str, str]] = set()
         self.commands = commands
         self.snapshot: dict[str, Any] | None = None
         self.seen = True

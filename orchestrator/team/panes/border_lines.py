@@ -12,8 +12,10 @@ import structlog
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Timer
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core.attention import NEEDS_HUMAN
+from orchestrator.core import glyphs
+from orchestrator.core.attention import NEEDS_HUMAN, said, state_word
 from orchestrator.core.glyphs import STATUS, status_sign
+from orchestrator.core.inbox_items import in_order, recorded_items
 from orchestrator.core.task_words import short_line
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster import agent_names
@@ -59,8 +61,7 @@ class BorderLines:
                 entry = self._roster.agents.get(agent_id)
                 if entry is not None:
                     status, reason = status_of(entry, self._roster.clock)
-                    text = border_line(entry, status, reason, name=names.get(agent_id, agent_id))
-                    line = BorderLine(text, STATUS[status].color if status in NEEDS_HUMAN else "")
+                    line = border_line(entry, status, reason, name=names.get(agent_id, agent_id))
                     if self._shown.get(pane_id) != line:
                         lines[pane_id] = line
             if not lines:
@@ -78,18 +79,23 @@ class BorderLines:
         self._tasks.cancel()
 
 
-def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str = "") -> str:
-    """The text above the pane: the agent's name or id, status, why it is blocked, task, queue depth, role. Pure.
+def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str = "") -> BorderLine:
+    """The line above the pane: the agent's name or id, state, what it waits for, task, queue depth, role. Pure.
 
-    What a person needs first comes first, for a narrow pane cuts the end: if the agent needs somebody, the sign.
+    Sign, word and colour are those of all faces. What a person needs first comes first, for a narrow pane cuts the
+    end: if the agent needs somebody, the sign.
     """
     state = entry.state
-    needs = status in NEEDS_HUMAN
-    status_text = status if needs else f"{status_sign(status)} {status}"
-    if needs and reason:
-        status_text += f": {reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 1] + '…'}"
-    name = name or entry.agent_id
-    parts = [f"{status_sign(status)} {name}" if needs else name, status_text]
+    waits = next((item for item in in_order(recorded_items(state)) if item.holds), None)
+    name, color = name or entry.agent_id, ""
+    if status in NEEDS_HUMAN or waits is not None:
+        glyph = STATUS[status] if status == "failed" else glyphs.NEEDS_HUMAN
+        word = state_word({"status": status, "needs_human": True, "waits_for": waits and {"kind": waits.kind}})
+        why = waits.text if waits is not None else reason
+        color = glyph.color
+        parts = [f"{glyph.sign} {name}", said(word, why if len(why) <= REASON_MAX else why[: REASON_MAX - 1] + "…")]
+    else:
+        parts = [name, f"{status_sign(status)} {status}"]
     lease = state.lease
     if lease is not None:
         title = short_line(title_of_task(lease), TITLE_MAX)
@@ -98,4 +104,4 @@ def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str =
     if queued:
         parts.append(f"{queued} queued")
     parts.append(str(state.spec.get("role", "")))
-    return " " + " · ".join(part for part in parts if part) + " "
+    return BorderLine(" " + " · ".join(part for part in parts if part) + " ", color)

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.final_states import TERMINAL
+from orchestrator.core.attention import state_word
 from orchestrator.core.record_types import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_reader import page, place, read_all
 from orchestrator.journal.project_files import Paths, check_id
@@ -23,7 +24,7 @@ SHOWN = 200
 
 
 def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
-    """The agent's status and its evidence: ``{agent_id, status, reason, evidence, last_task, files, next}``.
+    """The agent's status and its evidence: ``{agent_id, status, state, reason, evidence, last_task, files, next}``.
 
     ``meta`` is the meta of agent_get. Each piece of ``evidence`` is ``{file, line, seq, type, at, says}``; ``files``
     has the newest kept ``screen`` and the CLI's ``transcript``, if there are any; ``next`` is what a person may do.
@@ -38,6 +39,7 @@ def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
     return {
         "agent_id": agent_id,
         "status": meta["status"],
+        "state": state_word({**meta, "waits_for": meta.get("blocked")}),
         "reason": meta["reason"],
         "task_id": task_id,
         "evidence": [line for line in cited if line is not None],

@@ -8,12 +8,15 @@ from typing import get_args
 
 import pytest
 
+from orchestrator.core.attention import said
+from orchestrator.core.inbox_items import recorded_items
 from orchestrator.core.screens import FindingKind, ScreenFinding, readable
-from orchestrator.core.state import Task
+from orchestrator.core.state import Block, Task
 from orchestrator.engines import start_failures
 from orchestrator.engines.definition import Engine, PreparedLaunch
 from orchestrator.team.life import cli_versions
 from orchestrator.team.panes.border_lines import border_line
+from orchestrator.team.people.snapshot_rows import snapshot_row
 from orchestrator.team.roster.agent_entry import AgentEntry
 
 ROW = Engine(
@@ -35,7 +38,7 @@ def test_every_kind_of_screen_has_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
+    ("known", "words"),
     [
         ({"finding": ScreenFinding("login", "run x login")}, "it is not logged in (run x login)"),
         ({"finding": ScreenFinding("rate_limit", "", "15:00")}, "it has hit a limit of its provider, until 15:00"),
@@ -53,8 +56,8 @@ def test_every_kind_of_screen_has_a_sentence() -> None:
         ({}, "it has not asked our MCP server for tools, so it may still be starting, or it waits for a human"),
     ],
 )
-def test_the_strongest_fact_is_the_cause(known: dict[str, object], said: str) -> None:
-    assert likely(**known) == said
+def test_the_strongest_fact_is_the_cause(known: dict[str, object], words: str) -> None:
+    assert likely(**known) == words
 
 
 @pytest.mark.parametrize(("version", "doubted"), [("1.1", False), (None, False), ("2.0", True)])
@@ -122,9 +125,31 @@ def test_last_lines_are_few_short_printable_and_say_something() -> None:
 
 def test_the_border_line_says_why_an_agent_does_not_go_on() -> None:
     entry = AgentEntry("a1")
-    assert border_line(entry, "blocked", "asks to run rm") == " ◐ a1 · blocked: asks to run rm "
-    assert border_line(entry, "blocked", "y" * 90) == f" ◐ a1 · blocked: {'y' * 59}… "
-    assert border_line(entry, "failed", "3 restarts") == " ✕ a1 · failed: 3 restarts "
-    assert border_line(entry, "idle", "inside wait_for_command") == " a1 · ○ idle "
+    assert border_line(entry, "blocked", "nothing came") == (" ◐ a1 · blocked: nothing came ", "yellow")
+    assert border_line(entry, "blocked", "y" * 90).text == f" ◐ a1 · blocked: {'y' * 59}… "
+    assert border_line(entry, "failed", "3 restarts") == (" ✕ a1 · failed: 3 restarts ", "red")
+    assert border_line(entry, "idle", "inside wait_for_command") == (" a1 · ○ idle ", "")
     entry.state.lease = entry.state.unfinished["t-1"] = Task("t-1", 1, 1, {"command": "make " + "x" * 60})
-    assert border_line(entry, "busy") == f" a1 · ● busy · make {'x' * 34}… "
+    assert border_line(entry, "busy") == (f" a1 · ● busy · make {'x' * 34}… ", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "shown"),
+    [
+        ("permission", "asks to use Bash: rm", "asks to use Bash: rm"),
+        ("login", "wants you to log in", "login: wants you to log in"),
+        ("rate_limit", "no quota", "limit: no quota"),
+        ("hooks", "asks about hooks", "asks about hooks"),
+        ("", "ended its turn", "blocked: ended its turn"),
+    ],
+)
+def test_the_border_line_names_the_state_in_the_word_of_all_faces(kind: str, reason: str, shown: str) -> None:
+    entry = AgentEntry("a1")
+    entry.state.blocks[kind] = Block(kind, reason, None, "2026-01-02T03:04:05.000Z", 3)
+    (item,) = recorded_items(entry.state)
+    row = snapshot_row({"status": "blocked"}, [item])
+    line = border_line(entry, "blocked", "something newer")
+    assert line == (f" ◐ a1 · {shown} ", "yellow")
+    assert said(row["state"], row["waits_for"]["text"]) == shown
+    entry.state.blocks["later"] = Block("login", "log in", None, "2026-01-02T03:04:06.000Z", 4)
+    assert border_line(entry, "blocked", "log in") == line  # what the other faces show: the oldest

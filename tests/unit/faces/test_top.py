@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.faces.top.key_bindings import ACTIONS
+from orchestrator.faces.top.tab_texts import TabReader
 from orchestrator.faces.top.team_screen import TeamScreen
 from orchestrator.faces.top.timeline_view import TimelineView
 from orchestrator.faces.top.top_dialogs import ListDialog, TextDialog
@@ -307,7 +308,7 @@ def test_what_comes_late_takes_no_key_that_was_meant_for_something_else(key, mea
         came[0]()
         await settled(pilot)
         assert app.screen is shown_before
-        assert app.requests.quiet == []
+        assert not any({"bind-key", "switch-client"} & set(command) for command in app.requests.quiet)
 
     drive(app, play)
 
@@ -330,15 +331,18 @@ def test_a_restart_asks_first():
 @pytest.mark.parametrize("popup", [False, True])
 def test_enter_goes_to_the_pane_of_the_agent_and_a_popup_closes(popup, monkeypatch):
     monkeypatch.setenv("TMUX", "/nowhere/socket,1,0")
-    app = top_of(team(), popup=popup)
+    app = top_of(team(), popup=["display-popup", "-E", "top"] if popup else ())
+    app.requests.said = "@2 0\n@1 1 %1 /dev/pts/7"
 
     async def play(pilot):
         await pilot.press("enter")
-        await until(pilot, lambda: app.requests.quiet)
-        command = app.requests.quiet[0]
-        assert command[:3] == ["tmux", "-S", "/nowhere/socket"]
-        assert "switch-client" in command
-        assert ("display-message" in command) == (not popup)
+        await until(pilot, lambda: len(app.requests.quiet) == 3)
+        facts, bind, command = app.requests.quiet
+        assert facts[3:5] == ["display-message", "-p"]
+        assert {"/nowhere/socket"} == {words[2] for words in app.requests.quiet}
+        assert command[3:5] == ["select-window", "-t"]
+        assert ("display-popup" in bind) == popup
+        assert bool(app.face.key_tables) != popup  # Esc must open the popup again after its end
         if popup:
             await until(pilot, lambda: not app.is_running or app._exit)
 
@@ -434,6 +438,30 @@ def test_a_tab_is_enlarged_searched_and_scrolled():
         await until(pilot, lambda: "is not in this tab" in lines_of_screen(app)[-1])
         await pilot.press("escape")
         await until(pilot, lambda: "w01" in shown(app))
+
+    drive(app, play)
+
+
+def test_a_match_beyond_the_edge_of_a_screen_comes_into_view():
+    app = top_of(team())
+    app.requests.lines = ["x" * 200 + "needle", "y"]
+
+    async def play(pilot):
+        await until(pilot, lambda: "xxx" in shown(app))
+        await pilot.press("s", *"needle", "enter")
+        await until(pilot, lambda: "needle" in "\n".join(lines_of_screen(app)[5:-1]))
+
+    drive(app, play)
+
+
+@pytest.mark.parametrize(("engine", "rules"), [("claude", 1), ("shell", 2)])
+def test_what_a_pane_showed_is_not_broken_in_the_log_and_a_file_is(engine, rules, monkeypatch):
+    app = top_of(snapshot([agent("a", engine=engine)]))
+    monkeypatch.setattr(TabReader, "read", lambda *_: ["─" * 120])
+
+    async def play(pilot):
+        await pilot.press("4")
+        await until(pilot, lambda: sum("─" * 30 in line for line in lines_of_screen(app)[6:]) == rules)
 
     drive(app, play)
 

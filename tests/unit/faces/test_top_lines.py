@@ -11,6 +11,7 @@ from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.timeline import Bar, Lane, Timeline, Wait
 from orchestrator.faces.top.item_texts import given_text, item_for, item_lines, why_not
 from orchestrator.faces.top.line_view import _broken
+from orchestrator.faces.top.tab_lines import text_of, without_secrets
 from orchestrator.faces.top.tab_texts import LINE_MOST, MOST_LINES, TabReader
 from orchestrator.faces.top.timeline_drawing import (
     TimeWindow,
@@ -21,11 +22,6 @@ from orchestrator.faces.top.timeline_drawing import (
     whole_of,
 )
 from tests.support.top_team import Requests, agent, busy, item
-
-
-def text_of(parts):
-    return parts if isinstance(parts, str) else "".join(text for text, _ in parts)
-
 
 # -- lines ------------------------------------------------------------------------------------------------------------
 
@@ -39,6 +35,33 @@ def test_a_broken_line_loses_nothing_but_spaces_and_no_piece_is_too_wide(text, w
 
 def test_a_very_long_line_is_broken_in_one_pass():
     assert len(_broken([("한" * 100_000, "")], 80)) == 2_500
+
+
+SECRET = "sk-ant-0123456789abcdef"
+
+
+def test_secrets_are_masked_also_over_several_lines_and_styles_stay():
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *(["MIIE" + "x" * 60] * 80), "-----END RSA PRIVATE KEY-----"]
+    lines = ["a", [(f"+token = {SECRET}", "green")], "b", *key, "", "password:", "  hunter2secret", [("c", "red")]]
+    shown = without_secrets(lines)
+    texts = [text_of(line) for line in shown]
+    assert not any(SECRET in text or "MIIE" in text or "hunter2" in text for text in texts)
+    assert texts[0] == "a"
+    assert texts[-1] == "c"
+    assert [text.strip() for text in texts].count("") == 1
+    assert without_secrets(lines[:3])[1][0][1] == "green"
+    assert without_secrets(["x" * 5000, *key])[0] == "x" * 5000
+
+
+def test_no_tab_shows_a_secret(tmp_path):
+    requests = Requests()
+    requests.lines = ["fine", f"$ export API_KEY={SECRET}"]
+    row = agent("a", reason=f"token {SECRET}")
+    reader = TabReader(tmp_path, requests)
+    for tab in ("screen", "log"):
+        lines = [text_of(line) for line in reader.read(tab, row)]
+        assert "fine" in lines
+        assert SECRET not in "\n".join(lines)
 
 
 class Broken(Requests):
