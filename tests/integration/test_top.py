@@ -13,7 +13,7 @@ import pytest
 from orchestrator.cli.top import popup_words
 from orchestrator.faces.text_table import columns_of
 from tests.security.human import Human
-from tests.support.stage import until
+from tests.support.stage import alive, until
 from tests.support.tmux_server import PrivateServer
 from tests.support.top_terminal import Top
 
@@ -103,6 +103,25 @@ def test_a_daemon_that_dies_is_found_again_and_meanwhile_the_files_are_shown(tea
     asked(team, "agent", "create", "late", "--role", "r", "--engine", "shell")
     screen = top.shows("late", "1 agent")
     assert "no daemon" not in screen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_top_that_is_told_to_end_gives_the_terminal_back_as_it_was(team, number):
+    top = Top(team)
+    top.shows("builder")
+    modes = "#{alternate_on}#{mouse_any_flag}"
+    assert top.server.show(top.pane, modes) == "11"
+    os.kill(top.pid, number)
+    until(lambda: top.server.show(top.pane, "#{pane_dead}") == "1")
+    assert top.server.show(top.pane, modes) == "00"
+
+
+def test_a_top_whose_terminal_is_gone_ends(team):
+    top = Top(team)
+    top.shows("builder")
+    pid = top.pid
+    top.server.run("kill-session", "-t", "top")
+    until(lambda: not alive(pid))
 
 
 def test_a_top_that_is_killed_leaves_nothing_and_the_team_works_on(team):
@@ -229,3 +248,20 @@ def test_keys_of_the_users_configuration_count_and_mistakes_are_reported_at_the_
     with Human(team, "top") as human:
         assert human.end() == 2
         assert "did you mean 'quit'" in human._look()
+
+
+def test_a_pasted_task_arrives_as_it_was_and_none_of_it_is_a_key(team, tmp_path):
+    top = Top(team, 100, 40)
+    top.shows("builder")
+    text = f"echo one # {'y' * 100_000}\n\x1b[31mecho two\x1ba\x13\necho three"
+    (tmp_path / "text").write_text(text)
+    top.server.run("load-buffer", str(tmp_path / "text"))
+    top.server.run("paste-buffer", "-p", "-t", top.pane)  # where nothing takes text: nothing happens
+    top.press("t")
+    top.shows("new task for builder")
+    top.server.run("paste-buffer", "-p", "-t", top.pane)
+    top.shows("echo three")
+    top.press("C-s")
+    top.shows("queued at position 2")
+    payload = [record["payload"] for record in team.records("builder", "inbox") if record["type"] == "task"][-1]
+    assert payload["command"] == text.replace("\x1b", "\u241b")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,7 @@ from textual.message import Message
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.snapshot_client import SnapshotClient
 from orchestrator.faces.text_table import columns_of
+from orchestrator.faces.top import pasted_text
 from orchestrator.faces.top.key_bindings import KeyAction
 from orchestrator.faces.top.tab_texts import TabReader
 from orchestrator.faces.top.team_requests import TeamRequests
@@ -67,6 +70,9 @@ class TopApp(App[None], inherit_bindings=False):
         self.face.deliver = self._deliver
         self.face.snapshot = self._source.latest()
         self.push_screen(self._team)
+        if not self.is_headless:
+            for number in (signal.SIGTERM, signal.SIGHUP):  # as q does: the terminal gets its modes back
+                asyncio.get_running_loop().add_signal_handler(number, self.exit)
         threading.Thread(target=self._follow, daemon=True, name="top snapshots").start()
 
     def _deliver(self, call: Callable[[], None]) -> None:
@@ -131,6 +137,7 @@ def run_top(
     commands: Sequence[tuple[str, str]],
 ) -> None:
     """Show top in this terminal until a person quits it."""
+    pasted_text.install()
     requests = TeamRequests(place)
     face = TopFace(place.root, requests, ascii_only=ascii_only, popup=popup, commands=commands)
     for name in ("COLUMNS", "LINES"):  # Textual would believe them rather than the terminal, also after a resize

@@ -22,13 +22,15 @@ _DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submo
 class WorktreeDiff:
     """``text`` is git's diff from the commit ``base``, uncommitted changes included; ``cut``: there is more.
 
-    ``untracked`` are new files that git does not know, which are in no diff.
+    ``untracked`` are new files that git does not know, which are in no diff. ``gone``: the worktree is, and ``text``
+    has what its branch has.
     """
 
     base: str
     text: bytes
     cut: bool
     untracked: list[str]
+    gone: bool = False
 
 
 def diff(root: Path, agent_id: str, *, stat: bool = False) -> WorktreeDiff:
@@ -42,7 +44,7 @@ def diff(root: Path, agent_id: str, *, stat: bool = False) -> WorktreeDiff:
     base = _fork(place, tip)
     if place.git_dir is None:
         answer = git.ask(place.tree, *words, base, tip, "--", seconds=git.WRITE_S)
-        return WorktreeDiff(base, answer.out, answer.cut, [])
+        return WorktreeDiff(base, answer.out, answer.cut, [], gone=True)
     answer = git.ask(place.path, *words, base, "--", seconds=git.WRITE_S)
     state = state_of(place)
     listing = ("ls-files", "--others", "--exclude-standard", "-z")
