@@ -230,6 +230,9 @@ def test_without_a_terminal_or_below_an_agent_top_is_refused(team):
     assert json.loads(team.cli("top", "--json", env=env).stdout)["error"]["code"] == "not_for_agents"
     asked(team, "task", "add", "tester", "orchestrator top --json >out.json", "--id", "spy", "--wait", status=1)
     assert json.loads((Path(team.root) / "out.json").read_text())["error"]["code"] == "not_for_agents"
+    team.env["TERM"] = "dumb"
+    with Human(team, "top") as human:
+        assert human.end() == 2
     done = team.cli("top", "--popup", "--json")
     assert done.returncode in (0, 2)
 

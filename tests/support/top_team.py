@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from orchestrator.base.errors import Conflict
 from orchestrator.core.attention import in_order, totals
 from orchestrator.faces.top.key_bindings import bindings_for
 from orchestrator.faces.top.top_app import TopApp
+from orchestrator.faces.top.top_dialogs import TextDialog
 from orchestrator.faces.top.top_face import TopFace
 
 AT = "2026-01-02T03:04:05.000Z"
@@ -51,6 +53,13 @@ def snapshot(agents=(), inbox=(), runs=(), *, live=True, version=1):
     }  # fmt: skip
 
 
+def team(**more):
+    """One that asks, one at work, two at rest."""
+    asks = item("aaaa0001", "c1")
+    rows = [asking("c1", asks), busy("w01", "make check"), agent("unit"), agent("writer")]
+    return snapshot(rows, [asks], **more)
+
+
 class Snapshots:
     """What `SnapshotClient` is to the app."""
 
@@ -78,7 +87,7 @@ class Requests:
     def __init__(self):
         self.answered, self.commands, self.quiet, self.asked = [], [], [], []
         self.over = False
-        self.said = ""
+        self.said = self.refuses = ""
         self.lines = ["$ make", "ok"]
         self.tasks = []
 
@@ -101,6 +110,8 @@ class Requests:
 
     def command(self, *words, stdin=""):
         self.commands.append((words, stdin))
+        if self.refuses:
+            return 1, self.refuses
         return 0, "t-9: queued at position 1"
 
     def command_line(self, *words):
@@ -125,3 +136,47 @@ def lines_of_screen(app):
     width = app.size.width
     strips = app.screen._compositor.render_strips()
     return ["".join(segment.text for segment in strip)[:width].rstrip() for strip in strips]
+
+
+def shown(app):
+    """What the terminal shows."""
+    return "\n".join(lines_of_screen(app))
+
+
+def drive(app, play, size=(80, 24)):
+    """Run the app headless and ``play`` on it."""
+
+    async def run():
+        async with app.run_test(size=size) as pilot:
+            await settled(pilot)
+            await play(pilot)
+
+    asyncio.run(run())
+
+
+async def settled(pilot):
+    """Wait until the app and its threads have nothing more to do."""
+    for _ in range(3):
+        await pilot.pause()
+        await asyncio.to_thread(lambda: None)
+    await pilot.pause(0.05)
+
+
+async def until(pilot, look):
+    for _ in range(400):
+        if look():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("waited in vain:\n" + "\n".join(lines_of_screen(pilot.app)))
+
+
+async def opened(pilot, *keys, dialog=TextDialog):
+    """Press the keys, and wait until they have opened a dialog."""
+    await pilot.press(*keys)
+    await until(pilot, lambda: isinstance(pilot.app.screen, dialog))
+    await settled(pilot)
+
+
+def team_of(app):
+    """The app's main view."""
+    return app._team

@@ -38,6 +38,8 @@ class AgentActions:
 
     face: TopFace
     bindings: Mapping[str, KeyAction]
+    draft = ("", "", "")
+    """Words, title and files of a task that could not be queued, for the next try."""
 
     def _chosen_agent(self: Any) -> dict[str, Any] | None:
         row: dict[str, Any] | None = self.row
@@ -185,10 +187,11 @@ class AgentActions:
         if row is None:
             return
         words = "the command" if row["engine"] == "shell" else "what to do"
+        draft, self.draft = self.draft, ("", "", "")
         fields = (
-            DialogField(words, multiline=True),
-            DialogField("short title; may be empty"),
-            DialogField("files to attach, as on a command line; may be empty"),
+            DialogField(words, draft[0], multiline=True),
+            DialogField("short title; may be empty", draft[1]),
+            DialogField("files to attach, as on a command line; may be empty", draft[2]),
         )
         agent_id, name = str(row["agent_id"]), self.agent_name
 
@@ -202,11 +205,13 @@ class AgentActions:
             try:
                 paths = [str(Path(path).expanduser().absolute()) for path in shlex.split(files)]
             except ValueError as error:
-                self.say(f"nothing was queued: {files!r} is not a list of files: {error}", "red")
+                self.draft = (text, title, files)
+                self.say(f"nothing was queued: {files!r} is not a list of files: {error}{self._words_kept()}", "red")
                 return
             attach = [word for path in paths for word in ("--attach", path)]
             about = [f"--title={title.strip()}"] if title.strip() else []
-            self._run("task", "add", EXACT + agent_id, "--file", "-", *about, *attach, stdin=text)
+            words = ("task", "add", EXACT + agent_id, "--file", "-", *about, *attach)
+            self._run(*words, stdin=text, draft=(text, title, files))
 
         self.app.push_screen(TextDialog(f"new task for {shown_line(name)}", [], fields, does="queue it"), done)
 
@@ -262,12 +267,18 @@ class AgentActions:
 
         self.app.push_screen(TextDialog(f"restart {shown_line(self.agent_name)}", lines, does="restart it"), done)
 
-    def _run(self: Any, *words: str, stdin: str = "") -> None:
-        """Run one of our commands in a thread; say what it said."""
+    def _words_kept(self: Any) -> str:
+        return f"; {keys_of('task', self.bindings)[0]} has your words again"
+
+    def _run(self: Any, *words: str, stdin: str = "", draft: tuple[str, str, str] | None = None) -> None:
+        """Run one of our commands in a thread; say what it said. ``draft``: what was typed, kept if it failed."""
         self.say("…", "dim")
 
         def done(answer: tuple[int, str]) -> None:
             code, text = answer
+            if code and draft is not None:
+                self.draft = draft
+                text += self._words_kept()
             self.say(shown_line(text.replace("\n", "; ")) or "done", "red" if code else "green")
 
         self.face.in_thread(

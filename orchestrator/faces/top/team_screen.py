@@ -169,9 +169,9 @@ class TeamScreen(AgentActions, Narrowing, Screen[None]):
 
     @property
     def row(self) -> dict[str, Any] | None:
-        """The row of the chosen agent; None for a run, or without any."""
+        """The row of the chosen agent; None for a run, or if none is shown: no key acts on what nobody sees."""
         known = self._cells.get(self.table.key)
-        return known[0] if known is not None else None
+        return known[0] if known is not None and self.table.chosen is not None else None
 
     @property
     def agent_name(self) -> str:
