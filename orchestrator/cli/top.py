@@ -47,7 +47,9 @@ def top(
     if popup:
         _open_popup(place.root)
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
-        raise BadRequest("bad_argument", "top needs a terminal that can move its cursor", "orchestrator status prints the team")
+        raise BadRequest(
+            "bad_argument", "top needs a terminal that can move its cursor", "orchestrator status prints the team"
+        )
     from orchestrator.faces.top.top_app import run_top  # noqa: PLC0415  (loads Textual)
 
     commands = sorted(_commands(context.find_root().command))
