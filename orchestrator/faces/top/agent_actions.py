@@ -135,8 +135,8 @@ class AgentActions:
             code, output = self.face.requests.run_quietly(facts_command(socket, pane_id, here=here))
             return pane, origin_of("" if code else output)
 
-        def go(found: tuple[dict[str, Any], Origin]) -> None:
-            pane, origin = found
+        def go(where: tuple[dict[str, Any], Origin]) -> None:
+            pane, origin = where
             if not self._still_at(row["agent_id"]):
                 return
             socket, pane_id = str(pane["tmux_socket"]), str(pane["tmux_pane_id"])
