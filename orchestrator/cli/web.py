@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import time
 from pathlib import Path
 from typing import Annotated, Self
 
 import typer
 
-from orchestrator.base.errors import BadRequest
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
 from orchestrator.faces.daemon_client import project_here
@@ -61,6 +62,12 @@ def web(  # noqa: PLR0917  (typer calls it by name)
     if site_address.is_any(address) and not host:
         raise BadRequest(
             "bad_argument", f"{address} is no address that a browser can open", "say by which: --host NAME:PORT"
+        )
+    if behind_proxy and not host:
+        raise BadRequest(
+            "bad_argument",
+            "the address of the proxy is not known",
+            "say how the browser names it: --host NAME[:PORT]",
         )
     _refuse_masters(master_may=sources.load(place.root, os.environ).config.approvals_master)
     with _SecretTerminal() as terminal:
@@ -115,7 +122,11 @@ def _tls_files(certificate: str, key: str) -> tuple[Path | None, Path | None]:
     for name in filter(None, (certificate, key)):
         if not Path(name).is_file():
             raise BadRequest("bad_argument", f"{name!r} is no file", "give the path of a PEM file")
-    return (Path(certificate), Path(key)) if certificate else (None, None)
+    if not certificate:
+        return None, None
+    if Path(key).stat().st_mode & stat.S_IROTH:
+        raise Environment("web_failed", f"every user of this machine can read {key!r}", "chmod 600, then try again")
+    return Path(certificate), Path(key)
 
 
 def _base_url(address: str, port: int, hosts: list[str], *, tls: bool) -> str:

@@ -2,10 +2,12 @@
 
 import json
 import re
+import socket
 
 from orchestrator.faces.row_words import state_of, totals_parts
 from orchestrator.faces.status_lines import task_text
 from tests.support.documented import orchestrator
+from tests.support.tls_proxy import TlsProxy, made_certificate, trusting_anybody
 from tests.support.web_pages import events, opened_site
 
 
@@ -56,6 +58,42 @@ def test_ctrl_c_ends_it_also_with_open_streams(stage):
         next(events(response))
         site.human.type("\x03")
         assert site.human.end() == 130
+
+
+def test_a_proxy_with_tls_passes_on_pages_streams_and_answers(stage):
+    orchestrator(stage, "agent", "create", "unit", "--role", "r", "--engine", "shell")
+    orchestrator(stage, "task", "add", "unit", "--command", "exit 3", "--wait")
+    proxy = TlsProxy(made_certificate(stage.base))
+    with proxy.running(), socket.socket() as free:
+        host, own = f"localhost:{proxy.port}", {"Origin": f"https://localhost:{proxy.port}"}
+        free.bind(("127.0.0.1", 0))
+        proxy.upstream = free.getsockname()[1]
+        free.close()
+        words = ("--listen", f"127.0.0.1:{proxy.upstream}", "--behind-proxy", "--host", host)
+        with opened_site(stage, *words) as site, site.client(verify=trusting_anybody()) as client:
+            assert site.url == f"https://{host}" and "█" in site.human.see("10 minutes")
+            assert client.get("/").status_code == 200
+            with client.stream("GET", "/events", params={"view": "inbox"}) as response:
+                stream = events(response)
+                assert next(stream) == ("access", {"scope": "approve"})
+                item = next(value for name, value in stream if name == "page")["slots"]["items"]["order"][0]
+                answer = {"item": item, "decision": "dismiss", "text": ""}
+                assert (
+                    client.post("/answer", json=answer, headers={"Origin": "https://evil.example"}).status_code == 403
+                )
+                assert client.post("/answer", json=answer, headers=own).json()["ok"] is True
+                assert any("Nothing waits" in json.dumps(value) for name, value in stream if name == "page")
+
+            # What a proxy says of who asks, and for what, gives nothing and takes nothing.
+            forged = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http",
+                      "Forwarded": "for=203.0.113.9;host=evil.example;proto=http", "X-Real-IP": "203.0.113.9"}  # fmt: skip
+            assert (
+                client.get("/events", params={"view": "x"}, headers=forged).json()["error"]["code"] == "bad_argument"
+            )
+
+            # A proxy that puts its own idea of the host in place of the browser's is noticed at once.
+            proxy.head = lambda head: head.replace(host.encode(), f"127.0.0.1:{proxy.upstream}".encode(), 1)
+            assert client.get("/").json()["error"]["code"] == "web_refused"
 
 
 def test_a_failed_task_is_dismissed_from_the_page(stage):

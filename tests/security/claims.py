@@ -159,6 +159,9 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "tests/security/test_who_may_answer.py::test_what_a_master_leaves_behind_answers_nothing",
         "tests/security/test_who_may_answer.py::test_a_master_answers_where_the_users_own_configuration_says_so_and_makes_no_rule",
     ),
+    "What tmux runs for an agent without a window (`run-shell`, hooks) answers nothing, if agents run in that tmux server.": (
+        "tests/security/test_who_may_answer.py::test_what_tmux_runs_for_an_agent_answers_nothing",
+    ),
     "Who has held a relay is known to every daemon until the next boot.": (
         "tests/security/test_who_may_answer.py::test_a_relay_that_ended_with_its_daemon_is_remembered",
     ),
@@ -221,7 +224,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "tests/unit/faces/test_web_guard.py::test_a_shell_needs_no_token_and_holds_no_data",
         "tests/unit/faces/test_web_guard.py::test_data_and_answers_need_a_token_that_was_issued",
     ),
-    "A token counts in its header only; there are no cookies, and it is in no file, environment or command line.": (
+    "A token counts in its header only; there are no cookies, and we write it into no file, environment or command line.": (
         "tests/unit/faces/test_web_guard.py::test_a_token_counts_in_its_header_only",
         "tests/security/test_web.py::test_the_token_is_in_no_file_no_environment_and_no_command_line",
     ),
@@ -258,12 +261,15 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     ),
     "Slow, malformed and very many requests keep nobody else from the web pages.": (
         "tests/security/test_web.py::test_whoever_sends_half_a_request_is_dropped_and_keeps_nobody_waiting",
+        "tests/security/test_web.py::test_connections_that_say_nothing_keep_nobody_from_the_pages",
         "tests/security/test_web.py::test_a_malformed_request_is_refused_and_its_connection_closed",
         "tests/security/test_web.py::test_a_thousand_pages_are_served_and_the_next_is_refused_clearly",
         "tests/unit/faces/test_web_guard.py::test_wrong_tokens_are_slowed_down_and_never_lock_the_owner_out",
     ),
     "For other machines the web pages need TLS, or a proxy that has it, and a one-time code is exchanged once.": (
         "tests/security/test_web.py::test_listening_for_other_machines_needs_tls_and_takes_a_code_once",
+        "tests/security/test_web.py::test_tls_files_that_do_not_serve_are_refused_before_a_link_is_shown",
+        "tests/integration/test_web.py::test_a_proxy_with_tls_passes_on_pages_streams_and_answers",
     ),
     "Instructions in tasks, results, file names, roles and planning files cannot give trust, type into a pane or run a command.": (
         "tests/security/test_injection.py::test_instructions_in_names_roles_tasks_results_and_file_names_reach_no_shell_no_pane_and_no_trust",

@@ -1,11 +1,11 @@
 """The web pages against everybody who is no human: agents with the token, masters, other users, slow and many clients."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
 import socket
-import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.faces.web.live_pages import MOST_STREAMS
+from orchestrator.faces.web.web_server import OTHERS
 from tests.security.human import OURS, Human
 from tests.security.test_trust_question import below_a_master
 from tests.support.documented import orchestrator
 from tests.support.stage import lines_of, until
+from tests.support.tls_proxy import made_certificate, trusting_anybody
 from tests.support.web_pages import events, opened_site
 
 # Asks as its arguments say and leaves the answers' codes. Standard library only, no module of ours. A `hidden` one
@@ -199,6 +201,16 @@ def test_whoever_sends_half_a_request_is_dropped_and_keeps_nobody_waiting(stage)
         assert client.get("/").status_code == 200
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_connections_that_say_nothing_keep_nobody_from_the_pages(stage, asks):
+    """More of them than the server has places: before their first request, or after one that was answered."""
+    with opened_site(stage) as site, contextlib.ExitStack() as idle:
+        host = site.url.removeprefix("http://").encode()
+        for _ in range(MOST_STREAMS + 2 * OTHERS):
+            idle.enter_context(raw(site, b"HEAD / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n" if asks else b""))
+        assert "<h1>" in site.page("<h1>", view="inbox")
+
+
 @pytest.mark.parametrize(
     "text",
     [b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000, b"\x16\x03\x01\x02\x00\x01\x00", b"GET /\x00 HTTP/1.1\r\n\r\n",
@@ -258,15 +270,10 @@ def test_a_thousand_pages_are_served_and_the_next_is_refused_clearly(stage):
 
 
 def test_listening_for_other_machines_needs_tls_and_takes_a_code_once(stage):
-    for words in (["--listen", "0.0.0.0:0"], ["--listen", "192.0.2.1:0"], ["--tls-cert", "x"]):
+    for words in (["--listen", "0.0.0.0:0"], ["--listen", "192.0.2.1:0"], ["--tls-cert", "x"], ["--behind-proxy"]):
         done = orchestrator(stage, "web", *words)
         assert done["error"]["code"] == "bad_argument", words
-    certificate, key = stage.base / "cert.pem", stage.base / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-         "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    certificate, key = made_certificate(stage.base)
     address = socket.gethostbyname(socket.gethostname())
     words = ["--listen", f"{address}:0", "--tls-cert", str(certificate), "--tls-key", str(key), "--read-only"]
     with opened_site(stage, *words) as site:
@@ -274,13 +281,25 @@ def test_listening_for_other_machines_needs_tls_and_takes_a_code_once(stage):
         shown = site.human.see("10 minutes")
         code = shown.split("10 minutes:")[1].split()[0]
         assert "█" in shown or "▀" in shown
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context = trusting_anybody()
         with site.client("", verify=context) as client:
             token = client.post("/code", json={"code": code}).json()["token"]
             assert client.post("/code", json={"code": code}).status_code == 401
         with site.client(token, verify=context) as client, client.stream("GET", "/events") as response:
             assert next(events(response)) == ("access", {"scope": "read"})
+
+
+def test_tls_files_that_do_not_serve_are_refused_before_a_link_is_shown(stage):
+    mine, other = made_certificate(stage.base), made_certificate(stage.base, "other")
+    (nothing := stage.base / "nothing.pem").write_text("nothing")
+    (public := stage.base / "public.pem").write_bytes(mine.key.read_bytes())
+    public.chmod(0o644)
+    wrong = [(mine.certificate, other.key), (nothing, mine.key)]
+    for certificate, key in [*wrong, (mine.certificate, public)]:
+        words = ["web", "--json", "--port", "0", "--tls-cert", str(certificate), "--tls-key", str(key)]
+        with Human(stage, *words) as human:
+            assert human.end() == 5
+            assert b"web_failed" in human.raw and b"#t=" not in human.raw and b"--port" not in human.raw
 
 
 def test_it_works_without_a_daemon_and_finds_one_that_comes_back(stage):

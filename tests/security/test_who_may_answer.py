@@ -143,6 +143,26 @@ def test_the_mark_of_an_agent_or_a_member_is_enough(stage, mark):
     assert answers(stage) == []
 
 
+@pytest.mark.parametrize(
+    "asked", ["run-shell -b {}", "if-shell -b {} ''", "set-hook -g after-select-window 'run-shell -b {}'; tmux select-window"]
+)  # fmt: skip
+def test_what_tmux_runs_for_an_agent_answers_nothing(stage, asked):
+    """tmux starts it, not the agent: above it is the server that was there before all agents, and no terminal."""
+    boss = stage.begun()
+    item = failed_task(stage, boss=boss)
+    assert boss.tool("agent_create", {"name": "b", "role": "x", "engine": "shell"})["ready"]
+    program, out = stage.base / "past.sh", stage.base / "told"
+    env = [f"{name}={value}" for name, value in stage.env.items()]
+    words = shlex.join(["env", "-i", *env, sys.executable, "-P", "-c", PAST, item])
+    program.write_text(f"#!/bin/sh\ncd {stage.root}\n{words} > {out}.new 2>&1\nmv {out}.new {out}\n")
+    program.chmod(0o700)
+    line = f"tmux {asked.format(program)}; while [ ! -e {out} ]; do sleep 0.1; done"
+    boss.tool("task_enqueue", {"agent_id": "b", "task": {"task_id": "u", "payload": {"command": line}}})
+    assert set(until(lambda: out.exists() and out.read_text()).split()) == {"origin_unknown"}
+    assert answers(stage) == []
+    assert item_of(stage) == item
+
+
 def test_a_squad_member_answers_nothing(stage):
     boss = stage.begun()
     item = failed_task(stage, boss=boss)

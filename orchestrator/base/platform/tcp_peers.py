@@ -49,13 +49,15 @@ def plain(address: str) -> str:
 def socket_of(local: Address, remote: Address) -> TcpSocket | None:
     """The socket of this machine that is bound to ``local`` and connected to ``remote``; None if there is none."""
     wanted = (plain(local[0]), local[1]), (plain(remote[0]), remote[1])
+    ports = b":%04X" % local[1], b":%04X" % remote[1]  # an address is read only where both ports fit
     for name in ("tcp", "tcp6"):
         try:
             table = read_table(name)
         except OSError:
             continue
         for fields in table:
-            if (_address(fields[1]), _address(fields[2])) == wanted:
+            fits = fields[1].endswith(ports[0]) and fields[2].endswith(ports[1])
+            if fits and (_address(fields[1]), _address(fields[2])) == wanted:
                 return TcpSocket(int(fields[7]), int(fields[9]))
     return None
 

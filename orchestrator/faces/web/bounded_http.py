@@ -1,4 +1,7 @@
-"""uvicorn's HTTP protocol with a time limit for the head of a request: nobody holds connections for nothing."""
+"""uvicorn's HTTP protocol, where nobody holds connections for nothing.
+
+The head of a request has a time limit, and the oldest connection without a request makes room for new ones.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_S = 10.0
+ROOM = 200
+"""So many of the server's connections are kept free for requests; more than are accepted at once."""
 
 
 class BoundedHttp(H11Protocol):
@@ -17,6 +22,7 @@ class BoundedHttp(H11Protocol):
     """
 
     _timer: asyncio.TimerHandle | None = None
+    quiet_since = 0.0
 
     def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, {**app_state, "connection": {}}, _loop)
@@ -24,15 +30,22 @@ class BoundedHttp(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Begin to wait for a request."""
         super().connection_made(transport)
+        self.quiet_since = self.loop.time()
         self._wait_for_head()
+        self._make_room()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; those of a head that is not complete do not make its time longer."""
         super().data_received(data)
-        if self._answers():
+        if self.is_answering():
             self._stop_waiting()
         elif self._timer is None:
             self._wait_for_head()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request of this connection."""
+        self.quiet_since = self.loop.time()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -49,10 +62,20 @@ class BoundedHttp(H11Protocol):
 
     def _close(self) -> None:
         self._timer = None
-        if not self._answers():
+        if not self.is_answering():
             self.transport.close()
 
-    def _answers(self) -> bool:
+    def _make_room(self) -> None:
+        """Close the connection that has been without a request for longest, if few are left."""
+        limit = self.limit_concurrency
+        if limit is None or len(self.connections) <= limit - ROOM:
+            return
+        others = (each for each in self.connections if isinstance(each, BoundedHttp) and each is not self)
+        quiet = [each for each in others if not each.is_answering() and not each.transport.is_closing()]
+        if quiet:
+            min(quiet, key=lambda each: each.quiet_since).transport.close()
+
+    def is_answering(self) -> bool:
         """Whether a request is being answered; before the first one uvicorn has None, whatever its type says."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete

@@ -7,11 +7,12 @@ of launches.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from typing import Literal, NamedTuple
 
-from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
 from orchestrator.base.platform import tcp_peers
 from orchestrator.base.platform.ancestry import lines_of
 from orchestrator.base.platform.tcp_peers import Address
@@ -22,6 +23,7 @@ from orchestrator.trust.relay_holders import RelayHolders
 
 PeerRights = Literal["all", "read", "none"]
 MOST_KNOWN = 64
+MOST_WAITING = 100
 LOOPBACK = ("127.", "::1")
 
 
@@ -92,6 +94,34 @@ class LocalPeers:
         while len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
         return WebPeer("all", None, pid)
+
+
+class PeerQueues:
+    """Judges connections one after the other; those with a valid token wait for none without one.
+
+    A look at all processes takes long, and everybody on this machine can ask for one.
+    """
+
+    def __init__(self, peers: LocalPeers) -> None:
+        self._peers = peers
+        self._queues = {True: _Queue(), False: _Queue()}
+
+    async def judge(self, client: Address, server: Address, *, token: bool) -> WebPeer:
+        """As `LocalPeers.judge`; NotReady ``web_busy`` if ``MOST_WAITING`` wait already."""
+        queue = self._queues[token]
+        if queue.waiting >= MOST_WAITING:
+            raise NotReady("web_busy", "too many programs connect at once")
+        queue.waiting += 1
+        try:
+            async with queue.turn:
+                return await asyncio.to_thread(self._peers.judge, client, server)
+        finally:
+            queue.waiting -= 1
+
+
+class _Queue:
+    def __init__(self) -> None:
+        self.turn, self.waiting = asyncio.Lock(), 0
 
 
 def own_origin_kind() -> Literal["human", "master", "inside", "unknown"]:

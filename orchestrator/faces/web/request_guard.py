@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -47,8 +47,11 @@ STATUSES = {
     "bad_argument": 400,
 }
 
-Judge = Callable[[Any, Any], Awaitable[WebPeer]]
-"""The peer of a connection, given both its addresses."""
+
+class Judge(Protocol):
+    """The peer of a connection, given both its addresses and whether the request has a valid token."""
+
+    def __call__(self, client: Any, server: Any, *, token: bool) -> Awaitable[WebPeer]: ...
 
 
 class Access(NamedTuple):
@@ -68,7 +71,8 @@ class Access(NamedTuple):
 class RequestGuard:
     """Stands before the application. ``public`` are the paths that hold no data and need no token.
 
-    ``judge`` is asked once for each connection. The scope's state has the `Access` of a request under ``access``.
+    ``judge`` is asked once for each connection, and again for each answer. The scope's state has the `Access` of a
+    request under ``access``.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class RequestGuard:
     ) -> None:
         self._app, self._bugs = app, bugs
         self._site, self._tokens, self._judge, self._public = site, tokens, judge, public
-        self._requests = RateLimit(rate=100.0, burst=1500.0)  # a token, or all without one
+        self._requests = RateLimit(rate=100.0, burst=1500.0)  # a token, or a machine without one
         self._failures = RateLimit(rate=0.5, burst=20.0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +118,11 @@ class RequestGuard:
         origin = headers.any(b"origin")
         if origin and not all(self._site.is_origin(each, host) for each in origin):
             raise BadRequest("web_refused", "the request comes from a page of another site")
-        peer = await _peer_of(scope, self._judge)
+        if headers.any(b"content-length") and headers.any(b"transfer-encoding"):
+            raise BadRequest("web_refused", "the request says its length in two ways")
+        token = (headers.only(b"authorization") or "").removeprefix("Bearer ")
+        granted = self._tokens.scope_of(token) if token else None
+        peer = await _peer_of(scope, self._judge, token=granted is not None)
         if peer.rights == "none":
             raise peer.why or BadRequest("web_refused", "this program gets nothing")
         public = method in ("GET", "HEAD") and self._public(path)
@@ -125,20 +133,19 @@ class RequestGuard:
             raise BadRequest("web_refused", "a request that changes something must be JSON")
         scope.setdefault("state", {})["access"] = Access("none", peer)
         if public or path == "/code":
-            self._count("", path == "/code")
+            self._count(scope.get("client"), path == "/code")
             return
-        token = (headers.only(b"authorization") or "").removeprefix("Bearer ")
-        granted = self._tokens.scope_of(token) if token else None
         if granted is None:
             # Only wrong tokens are counted here, so that a stranger's guesses never lock the owner out.
-            self._count("", bool(token))
+            self._count(scope.get("client"), bool(token))
             raise BadRequest("web_token", "the token is missing, wrong, or of an earlier orchestrator web")
-        if not self._requests.take(granted, time.monotonic()):
+        # A program that may only read can know the token of one that answers, and keeps it from nothing.
+        if not self._requests.take((granted, peer.rights), time.monotonic()):
             raise NotReady("web_busy", "too many requests with this token")
         scope["state"]["access"] = Access(granted, peer)
 
-    def _count(self, key: str, guess: bool) -> None:
-        now = time.monotonic()
+    def _count(self, client: Any, guess: bool) -> None:
+        now, key = time.monotonic(), client[0] if client else ""
         if not self._requests.take(key, now) or (guess and not self._failures.take(key, now)):
             raise NotReady("web_busy", "too many requests without a valid token")
 
@@ -169,11 +176,11 @@ class _Headers:
         return values[0] if len(values) == 1 else None
 
 
-async def _peer_of(scope: Scope, judge: Judge) -> WebPeer:
+async def _peer_of(scope: Scope, judge: Judge, *, token: bool) -> WebPeer:
     """The peer, judged once for a connection, and again for every request that changes something."""
     connection: dict[str, Any] = scope.get("state", {}).get("connection", {})
     if scope["method"] == "POST" or "peer" not in connection:
-        connection["peer"] = await judge(scope.get("client"), scope.get("server"))
+        connection["peer"] = await judge(scope.get("client"), scope.get("server"), token=token)
     peer: WebPeer = connection["peer"]
     return peer
 

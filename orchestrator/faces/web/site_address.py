@@ -40,18 +40,22 @@ class SiteAddress(NamedTuple):
         return origin.lower() == f"{self.scheme}://{host.lower()}"
 
 
-def site_address(address: str, port: int, *, scheme: str, names: Collection[str] = ()) -> SiteAddress:
+def site_address(
+    address: str, port: int, *, scheme: str, names: Collection[str] = (), behind_proxy: bool = False
+) -> SiteAddress:
     """The site of a server that listens on ``address`` and ``port``; ``names`` are other hosts, with or without port.
 
+    ``behind_proxy``: the site is asked for by ``names`` alone, with TLS; the proxy passes on the browser's host.
     BadRequest ``bad_argument`` for a name that is no host.
     """
+    if behind_proxy:
+        return SiteAddress("https", frozenset(_browser_host(_checked(name), "https") for name in names))
     ip = ipaddress.ip_address(address)
     own = set(LOOPBACK_NAMES) if ip.is_loopback or ip.is_unspecified else {literal(address)}
     hosts = {f"{name}:{port}" for name in own}
     if port == DEFAULT_PORTS[scheme]:
         hosts |= own
-    for name in names:
-        hosts.add(_checked(name))
+    hosts |= {_browser_host(_checked(name), scheme) for name in names}
     return SiteAddress(scheme, frozenset(hosts), ip.is_unspecified, port)
 
 
@@ -96,6 +100,11 @@ def _checked(name: str) -> str:
     if not (plain.isascii() and plain.isalnum()) or (port and not port.isdecimal()):
         raise BadRequest("bad_argument", f"--host {name!r} is not NAME or NAME:PORT", "give it as in the browser")
     return name.lower()
+
+
+def _browser_host(name: str, scheme: str) -> str:
+    """The host as a browser sends it: without the scheme's own port."""
+    return name.removesuffix(f":{DEFAULT_PORTS[scheme]}")
 
 
 def _is_number(host: str, port: int, scheme: str) -> bool:

@@ -22,13 +22,13 @@ from orchestrator.faces.web.access_tokens import AccessTokens
 from orchestrator.faces.web.bounded_http import BoundedHttp
 from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.live_pages import MOST_STREAMS, LivePages
-from orchestrator.faces.web.local_peers import LocalPeers, WebPeer
+from orchestrator.faces.web.local_peers import LocalPeers, PeerQueues
 from orchestrator.faces.web.site_address import SiteAddress, site_address
 from orchestrator.faces.web.site_pages import DaemonCalls, SitePages
 from orchestrator.faces.web.web_app import Site, web_app
 
-BACKLOG = 256
-OTHERS = 200
+BACKLOG = 128
+OTHERS = 400
 """Connections beside the streams: of pages, answers and downloads, and of those who have not said what they want."""
 HEAD_MAX = 16 << 10
 END_S = 3
@@ -55,8 +55,7 @@ class WebServer:
         """Where it is asked for."""
         host, port = self.listener.getsockname()[:2]
         scheme = "https" if self.certificate is not None else "http"
-        address = site_address(host, port, scheme=scheme, names=self.names)
-        return address._replace(scheme="https") if self.behind_proxy else address
+        return site_address(host, port, scheme=scheme, names=self.names, behind_proxy=self.behind_proxy)
 
     def run(self, ready: Callable[[], None]) -> None:
         """Serve until SIGINT or SIGTERM; ``ready`` is called once the port is open.
@@ -75,12 +74,8 @@ class WebServer:
     async def _serve(self, snapshots: SnapshotClient, calls: DaemonCalls, ready: Callable[[], None]) -> None:
         bugs = BugLines()
         pages = LivePages(snapshots, SitePages(self.place.root, calls), SystemClock(), bugs)
-        peers = LocalPeers(behind_proxy=self.behind_proxy)
-
-        async def judge(client: Any, server: Any) -> WebPeer:
-            return await asyncio.to_thread(peers.judge, client, server)
-
-        site = Site(self.place.root, pages, self.tokens, calls.answer, self.address, judge, bugs)
+        peers = PeerQueues(LocalPeers(behind_proxy=self.behind_proxy))
+        site = Site(self.place.root, pages, self.tokens, calls.answer, self.address, peers.judge, bugs)
         server = _Server(self._config(web_app(site)), pages.end)
         following = asyncio.create_task(pages.follow())
         ready()
@@ -112,7 +107,8 @@ class WebServer:
             )
             config.load()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise Environment("web_failed", f"the TLS files cannot be used: {error}") from error
+            step = "give a certificate and its own key as PEM files"
+            raise Environment("web_failed", f"the TLS files cannot be used: {error}", step) from error
         return config
 
 

@@ -81,6 +81,14 @@ def test_a_further_name_is_a_host_as_it_was_given():
             site_address("127.0.0.1", 8750, scheme="http", names=[name])
 
 
+def test_behind_a_proxy_only_the_hosts_that_were_named_are_asked_for():
+    """A proxy that sends its own idea of a host shows it at the first page, not at the first answer."""
+    site = site_address("0.0.0.0", 8750, scheme="http", names=["team.example:443"], behind_proxy=True)
+    assert site.is_host("team.example") and site.is_origin("https://team.example", "team.example")
+    for host in ("127.0.0.1:8750", "localhost:8750", "192.168.1.5:8750", "team.example:8750"):
+        assert not site.is_host(host)
+
+
 def test_the_default_port_may_be_left_out():
     assert site_address("192.168.1.5", 443, scheme="https").is_host("192.168.1.5")
     assert not site_address("192.168.1.5", 443, scheme="http").is_host("192.168.1.5")

@@ -50,7 +50,7 @@ class World:
         self.pages = LivePages(Snapshots(), Source(), SystemClock(), bugs)
         self.root = root
 
-        async def judge(client, server):
+        async def judge(client, server, *, token):
             if self.peer is None:
                 raise ZeroDivisionError(SECRET)
             return self.peer
@@ -204,6 +204,14 @@ def test_an_answer_that_is_none_is_refused(world, body):
     assert (code(response), world.answered) == ("bad_argument", [])
 
 
+def test_a_request_that_says_its_length_twice_is_refused(world):
+    """A proxy may read it in the other way, and take what follows for the next request."""
+    response = world.client(world.approve).post(
+        "/answer", json=ANSWER, headers={"Transfer-Encoding": "chunked", "Content-Length": "5"}
+    )
+    assert (code(response), world.answered) == ("web_refused", [])
+
+
 def test_a_request_that_is_too_large_is_refused(world):
     response = world.client(world.approve).post("/answer", json=ANSWER | {"text": "x" * BODY_MAX})
     assert (code(response), world.answered) == ("web_refused", [])
@@ -234,6 +242,8 @@ def test_every_answer_forbids_frames_other_origins_sniffing_and_keeping(world):
 def test_wrong_tokens_are_slowed_down_and_never_lock_the_owner_out(world):
     codes = [code(world.client("wrong").get("/events")) for _ in range(60)]
     assert codes[0] == "web_token" and codes[-1] == "web_busy"
+    phone = TestClient(world.app, base_url=OURS, client=("192.168.1.9", 5000))
+    assert code(phone.get("/events", headers={"Authorization": "Bearer wrong"})) == "web_token", "another machine's"
     assert world.client(world.approve).get("/events").status_code == 200
 
 

@@ -1,12 +1,15 @@
 """What a connection's process may do on the web pages, with the kernel's facts made up."""
 
+import asyncio
 import os
+import threading
 
 import pytest
 
+from orchestrator.base.errors import NotReady
 from orchestrator.base.platform.tcp_peers import SocketHolders, TcpSocket
 from orchestrator.faces.web import local_peers
-from orchestrator.faces.web.local_peers import LocalPeers
+from orchestrator.faces.web.local_peers import MOST_WAITING, LocalPeers, PeerQueues, WebPeer
 from orchestrator.trust.human_origin import HumanOrigin
 
 CLIENT, SERVER = ("127.0.0.1", 5000), ("127.0.0.1", 8750)
@@ -56,6 +59,29 @@ def test_a_connection_that_the_kernel_does_not_show_is_refused_here_and_remote_e
             assert judged(socket, client=(address, 5000)) == ("none", "web_refused")
         assert judged(socket, client=("192.0.2.7", 5000)) == ("all", None)
     assert judged(client=("nonsense", 1), socket=None) == ("none", "web_refused")
+
+
+@pytest.mark.anyio
+async def test_who_has_no_token_waits_in_a_queue_of_its_own_that_ends():
+    gate, judged = threading.Event(), []
+
+    class Peers:
+        def judge(self, client, server):
+            judged.append(client)
+            if client != "owner":
+                gate.wait(60)
+            return WebPeer("all")
+
+    queues = PeerQueues(Peers())
+    waiting = [asyncio.create_task(queues.judge(number, SERVER, token=False)) for number in range(MOST_WAITING)]
+    await asyncio.sleep(0)
+    with pytest.raises(NotReady):
+        await queues.judge("late", SERVER, token=False)
+    assert (await queues.judge("owner", SERVER, token=True)).rights == "all"
+    gate.set()
+    await asyncio.gather(*waiting)
+    assert len(judged) == MOST_WAITING + 1
+    assert (await queues.judge("late", SERVER, token=False)).rights == "all"
 
 
 def test_another_user_is_let_in_only_as_the_proxy(judged):
