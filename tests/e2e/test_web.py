@@ -1,6 +1,8 @@
 """The web pages in Debian's Chromium: shown, followed, accessible, silent; and a real CLI that is answered there."""
 
+import os
 import re
+import signal
 
 import pytest
 
@@ -129,6 +131,37 @@ def test_a_page_that_nobody_sees_follows_nothing_and_a_server_that_ends_is_said(
         site.human.type("\x03")
         assert site.human.end() == 130
         page.get_by_role("alert").get_by_text("No connection").wait_for()
+
+
+def test_a_page_whose_connection_fell_silent_says_so_and_finds_its_way_back(team):
+    """As after a sleep of the machine, or of a tunnel: nothing ends the connection, and nothing comes."""
+    with browser_of(team) as (_site, page):
+        row = page.locator("tr[data-key=docs]")
+        row.wait_for()
+        page.clock.install()
+        page.clock.fast_forward(30_000)
+        assert page.get_by_role("alert").count() == 0
+        (server,) = (pid for pid, words in team.processes().items() if re.match(r"\S*python.* web --port", words))
+        os.kill(server, signal.SIGSTOP)
+        try:
+            page.clock.fast_forward(60_000)
+            page.get_by_role("alert").get_by_text("No connection").wait_for()
+        finally:
+            os.kill(server, signal.SIGCONT)
+        page.get_by_role("alert").wait_for(state="hidden")
+        orchestrator(team, "task", "add", "docs", "--command", "true", "--wait")
+        row.get_by_text("1/0").wait_for()
+
+
+def test_going_back_closes_a_question_and_claims_nothing(team):
+    with browser_of(team) as (_site, page):
+        page.get_by_role("link", name="Inbox").click()
+        page.get_by_role("button", name="Dismiss").click()
+        page.wait_for_selector("dialog[open]")
+        page.go_back()
+        page.wait_for_selector("tbody tr")
+        page.wait_for_selector("dialog:not([open])", state="attached")
+        assert "elsewhere" not in page.content()
 
 
 def browser_of(stage):

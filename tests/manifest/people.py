@@ -152,6 +152,7 @@ PROMISES: dict[str, Promise] = {
             "unit/faces/test_changed_files.py::test_top_and_the_page_give_the_same_guess_and_say_that_it_is_one",
             f"{WEB_PAGES}an_item_shows_its_whole_text_and_the_answers_that_work_now",
             f"{WEB_BROWSER}every_page_fits_is_accessible_and_complains_of_nothing",
+            f"{WEB_BROWSER}a_page_whose_connection_fell_silent_says_so_and_finds_its_way_back",
             f"{WEB_BROWSER}the_keyboard_alone_answers_and_a_link_that_reads_shows_no_button",
             f"{WEB_BROWSER}a_real_cli_is_answered_from_the_page",
             f"{WEB_BROWSER}the_other_clis_are_answered_from_the_page_too",
@@ -186,7 +187,8 @@ PROMISES: dict[str, Promise] = {
     "WEB4": Promise(
         "A thousand pages, slow clients, wrong tokens, a dead daemon and a bug in a page keep nobody else from the pages.",
         (
-            f"{WEB}a_thousand_pages_are_served_and_the_next_is_refused_clearly",
+            f"{WEB}a_thousand_pages_are_served_the_next_is_refused_and_ctrl_c_ends_all",
+            f"{WEB}connections_that_say_nothing_keep_nobody_from_the_pages",
             f"{WEB}whoever_sends_half_a_request_is_dropped_and_keeps_nobody_waiting",
             f"{WEB}it_works_without_a_daemon_and_finds_one_that_comes_back",
             f"{WEB_GUARD}wrong_tokens_are_slowed_down_and_never_lock_the_owner_out",
@@ -199,6 +201,8 @@ PROMISES: dict[str, Promise] = {
         "Another machine is let in only over TLS or a proxy that is named, and a phone gets its token for a code, once.",
         (
             f"{WEB}listening_for_other_machines_needs_tls_and_takes_a_code_once",
+            f"{WEB}tls_files_that_do_not_serve_are_refused_before_a_link_is_shown",
+            "integration/test_web.py::test_a_proxy_with_tls_passes_on_pages_streams_and_answers",
             f"{WEB_GUARD}a_code_is_exchanged_for_a_token_once",
             "unit/faces/test_web_access.py::test_a_code_is_exchanged_once_soon_and_after_few_tries",
         ),

@@ -3,6 +3,7 @@
 
 (() => {
   const KEY = "orchestrator-token";
+  const SILENT_MS = 40000; // the server says every 15 s that it lives
   const policy = window.trustedTypes
     ? window.trustedTypes.createPolicy("orchestrator", { createHTML: (html) => html })
     : { createHTML: (html) => html };
@@ -10,6 +11,7 @@
   const trouble = document.getElementById("trouble");
   const dialog = document.getElementById("decision");
   let stream = null;
+  let heardAt = 0; // when the stream was opened or said something; 0 while there is none
   let retryMs = 500;
   let pending = null;
 
@@ -85,6 +87,7 @@
   async function open() {
     if (stream) stream.abort();
     const own = (stream = new AbortController());
+    heardAt = Date.now();
     for (const link of document.querySelectorAll("[data-page]")) {
       if (link.dataset.page === location.pathname) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
@@ -94,6 +97,7 @@
       if (!response.ok) {
         const { error } = await response.json();
         say(error);
+        heardAt = 0;
         if (response.status === 401) return askForToken();
         if (response.status < 429) return;
         throw new Error(error.message);
@@ -102,16 +106,29 @@
       throw new Error("the stream has ended");
     } catch {
       if (own.signal.aborted) return;
-      if (trouble.hidden) say({ message: "No connection", next_step: "trying again" });
+      heardAt = 0;
+      sayNoConnection();
       setTimeout(() => own === stream && !document.hidden && open(), retryMs);
       retryMs = Math.min(retryMs * 2, 10000);
     }
+  }
+
+  function sayNoConnection() {
+    if (trouble.hidden) say({ message: "No connection", next_step: "trying again" });
+  }
+
+  // A connection that a sleep or a tunnel has cut ends without a word: an old page must not look live.
+  function checkSilence() {
+    if (!heardAt || Date.now() - heardAt < SILENT_MS) return;
+    sayNoConnection();
+    open();
   }
 
   async function follow(reader) {
     let rest = "";
     for (;;) {
       const { value, done } = await reader.read();
+      heardAt = Date.now();
       if (done) return;
       const blocks = (rest + value).split("\n\n");
       rest = blocks.pop();
@@ -264,6 +281,7 @@
   // -- what a person does ----------------------------------------------------------------------------------------
 
   function go(path) {
+    dialog.close();
     history.pushState(null, "", path);
     main.focus({ preventScroll: true });
     open();
@@ -298,11 +316,19 @@
 
   // A page that nobody sees follows nothing: the daemon looks at no screen for it.
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden && stream) stream.abort();
-    else if (!document.hidden) open();
+    if (!document.hidden) return open();
+    if (stream) stream.abort();
+    heardAt = 0;
   });
-  window.addEventListener("popstate", open);
+  window.addEventListener("popstate", () => {
+    dialog.close();
+    open();
+  });
   window.addEventListener("hashchange", () => takeToken().then(open));
-  setInterval(() => document.hidden || count(), 1000);
+  setInterval(() => {
+    if (document.hidden) return;
+    count();
+    checkSilence();
+  }, 1000);
   takeToken().then(open);
 })();
