@@ -34,7 +34,6 @@ from orchestrator.cli import (
     roles,
     schema,
     setup,
-    shell_hints,
     spawn,
     squad,
     standing_rules,
@@ -54,6 +53,7 @@ from orchestrator.cli import (
 from orchestrator.cli.command_groups import TopGroup, hide
 from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
+from orchestrator.faces import shell_hints
 
 BUG = 70
 INTERRUPTED = 130

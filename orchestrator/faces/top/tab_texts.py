@@ -12,6 +12,7 @@ from orchestrator.core.attention import said
 from orchestrator.faces.changed_files import guessed_changes
 from orchestrator.faces.output_files import end_of, newest_output
 from orchestrator.faces.payload_text import block
+from orchestrator.faces.shell_hints import in_the_shell
 from orchestrator.faces.task_lines import task_lines
 from orchestrator.faces.top.tab_lines import TabLine, shown_line, without_secrets
 from orchestrator.faces.top.top_face import PeopleRequester
@@ -45,7 +46,7 @@ class TabReader:
         try:
             lines = self._ways[tab](row)
         except OrchestratorError as error:
-            lines = [error.message, *([error.next_step] if error.next_step else [])]
+            lines = [error.message, *filter(None, [in_the_shell(error.next_step, error.code)])]
         except OSError as error:
             lines = [f"{error.filename or 'a file'}: {error.strerror}"]
         if len(lines) > MOST_LINES:

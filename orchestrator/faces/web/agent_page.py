@@ -18,7 +18,17 @@ from orchestrator.faces.row_words import diff_text, outcome_texts, since_of
 from orchestrator.faces.status_lines import reason_text, task_text
 from orchestrator.faces.web.html_elements import Content, Markup, element, joined, name_of, path_to, preformatted
 from orchestrator.faces.web.page_content import TABS, PageContent, PageRequest
-from orchestrator.faces.web.page_parts import age, cost, fact_list, inbox_item, moment, page, slot, state_sign
+from orchestrator.faces.web.page_parts import (
+    age,
+    cost,
+    fact_list,
+    inbox_item,
+    moment,
+    next_step,
+    page,
+    slot,
+    state_sign,
+)
 from orchestrator.team.recovery import explanation
 from orchestrator.team.roster import artifact_files, offline_view, task_views
 from orchestrator.team.worktrees import changes
@@ -50,7 +60,7 @@ def agent_page(root: Path, request: PageRequest, snapshot: dict[str, Any], calls
     try:
         content = _TABS[request.tab](root, request, row, calls)
     except OrchestratorError as error:
-        content = joined((element("p", error.message, class_="reason"), element("p", error.next_step)))
+        content = joined((element("p", error.message, class_="reason"), next_step(error)))
     frame = element(
         "section",
         element("h1", name_of(row["name"])),

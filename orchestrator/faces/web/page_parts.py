@@ -19,6 +19,7 @@ from orchestrator.faces.row_words import (
     state_of,
     totals_parts,
 )
+from orchestrator.faces.shell_hints import in_the_shell
 from orchestrator.faces.status_lines import reason_text, task_text
 from orchestrator.faces.web.html_elements import NOTHING, Markup, element, joined, name_of, path_to, preformatted
 from orchestrator.faces.web.page_content import PageContent
@@ -74,8 +75,13 @@ def news(snapshot: dict[str, Any]) -> Markup:
 
 def failure_page(snapshot: dict[str, Any], error: OrchestratorError) -> PageContent:
     """A page that could not be made, and why."""
-    step = element("p", error.next_step) if error.next_step else None
-    return page(element("section", element("p", error.message, role="alert"), step), snapshot)
+    return page(element("section", element("p", error.message, role="alert"), next_step(error)), snapshot)
+
+
+def next_step(error: OrchestratorError) -> Markup | None:
+    """What a person may do about an error."""
+    step = in_the_shell(error.next_step, error.code)
+    return element("p", step) if step else None
 
 
 WAITING = PageContent(element("section", element("p", "Waiting for the first look at the team …")), {})

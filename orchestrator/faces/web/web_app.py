@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.faces.shell_hints import in_the_shell
 from orchestrator.faces.web.access_tokens import AccessTokens
 from orchestrator.faces.web.bug_lines import BugLines, bug
 from orchestrator.faces.web.html_elements import Markup, element
@@ -245,4 +246,5 @@ async def _json(request: Request, *names: str) -> dict[str, str]:
 def _error(error: OrchestratorError) -> Response:
     statuses = {"not_allowed_to_answer": 403, "origin_unknown": 403, "web_token": 401, "unknown_item": 404}
     status = statuses.get(error.code, {"Conflict": 409, "NotReady": 503}.get(error.kind, 400))
-    return JSONResponse({"error": error.as_dict()}, status)
+    step = in_the_shell(error.next_step, error.code)
+    return JSONResponse({"error": error.as_dict() | {"next_step": step}}, status)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.base.errors import NotReady
+from orchestrator.base.errors import BadRequest, NotReady
 from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.timeline import Bar, Lane, Timeline, Wait
 from orchestrator.faces.top.item_texts import given_text, item_for, item_lines, why_not
@@ -75,6 +75,15 @@ def test_what_cannot_be_read_is_said_in_the_tab(tmp_path):
     assert reader.read("task", busy("a", "x"))[0]
     assert "no task yet" in text_of(reader.read("task", agent("a"))[0])
     assert "no task has ended" in text_of(reader.read("result", agent("a"))[0])
+
+
+def test_an_error_in_a_tab_names_a_command_and_no_tool(tmp_path):
+    class Gone(Requests):
+        def screen(self, agent_id, lines=0):
+            raise BadRequest("unknown_agent", "no agent is called 'a'")
+
+    shown = str(TabReader(tmp_path, Gone()).read("screen", agent("a")))
+    assert "orchestrator agent list" in shown and "agent_list" not in shown
 
 
 def test_long_texts_are_bounded_and_strange_ones_made_visible(tmp_path):

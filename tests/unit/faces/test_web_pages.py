@@ -10,7 +10,7 @@ from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.html_elements import Markup, element, joined, path_to, preformatted
 from orchestrator.faces.web.live_pages import KEEP_S, MOST_STREAMS, LivePages
 from orchestrator.faces.web.page_content import PageContent, PageRequest
-from orchestrator.faces.web.page_parts import inbox_page, run_parts, team_page
+from orchestrator.faces.web.page_parts import failure_page, inbox_page, run_parts, team_page
 from tests.support.team import FakeClock, settle
 
 TEAM = PageRequest("team")
@@ -89,6 +89,11 @@ def test_hostile_words_of_an_item_stay_words(field):
     run = {"kind": EVIL, "id": EVIL, "title": EVIL, "status": EVIL, "since": EVIL, "done": 1, "failed": 1, "total": 2,
            "wave": 1, "waves": 2, "cost_usd": 0.5, "needs_human": True}  # fmt: skip
     assert "<script" not in "".join(run_parts(snapshot(runs=[run]), heading=True).values())
+
+
+def test_a_page_that_cannot_be_made_names_a_command_and_no_tool():
+    made = html_of(failure_page(snapshot(), BadRequest("unknown_agent", "no agent is called 'x'")))
+    assert "orchestrator agent list" in made and "agent_list" not in made
 
 
 def test_an_item_shows_its_whole_text_and_the_answers_that_work_now():

@@ -79,9 +79,17 @@
     const given = new URLSearchParams(location.search);
     const agent = /^\/agents\/(.+)$/.exec(location.pathname);
     const wanted = new URLSearchParams({ view: agent ? "agent" : location.pathname.slice(1) || "team" });
-    if (agent) wanted.set("agent", decodeURIComponent(agent[1]));
+    if (agent) wanted.set("agent", decoded(agent[1]));
     for (const name of ["tab", "run", "find", "file"]) if (given.get(name)) wanted.set(name, given.get(name));
     return wanted;
+  }
+
+  function decoded(text) {
+    try {
+      return decodeURIComponent(text);
+    } catch {
+      return text;
+    }
   }
 
   async function open() {

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.base.errors import CODES
-from orchestrator.cli import shell_hints
+from orchestrator.faces import shell_hints
 from tools import docs
 
 TOOLS = {**docs.master(), **docs.squad(), **docs.smartspawn(), **docs.gsd()}

@@ -1,4 +1,4 @@
-"""Turn an error's next step into one for the command line: commands instead of tools, resources and schemas. Pure."""
+"""Turn an error's next step into one for people: commands instead of tools, resources and schemas. Pure."""
 
 from __future__ import annotations
 
