@@ -34,7 +34,8 @@ from orchestrator.team.roster.agent_names import shown_names
 
 TAB_FROM = 9  # lines of a terminal from which the tab is shown below the table
 EACH_S = {"screen": 1, "log": 5}
-"""Tabs whose content changes without a record, read again after so many seconds while they are seen."""
+"""Tabs whose content changes without a record, read again after so many seconds while they are seen, and only then:
+tmux is not asked for each record of an agent."""
 TAB_OF = {name: name for name in TABS if name != "task"} | {"task_text": "task"}
 """The tab that an action shows; `task` is the action that queues one."""
 
@@ -189,14 +190,8 @@ class TeamScreen(AgentActions, Narrowing, Screen[None]):
             self.view.show(self._run_lines())
             self._read_for = ()
             return
-        wanted = (
-            row["agent_id"],
-            tab,
-            row["last_event_seq"],
-            row["status"],
-            row["running_task_id"],
-            str(row["diff"]),
-        )
+        changed = (row["last_event_seq"], row["status"], row["running_task_id"], str(row["diff"]))
+        wanted = (row["agent_id"], tab, *(() if tab in EACH_S else changed))
         if (wanted == self._read_for and not again) or self._reading:
             self._again = self._again or wanted != self._read_for
             return

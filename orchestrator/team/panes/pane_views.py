@@ -20,30 +20,28 @@ class PaneViews:
     def __init__(self, roster: Roster, team_panes: TeamPanes) -> None:
         self._roster = roster
         self._team_panes = team_panes
-        self._looks: dict[str, tuple[float, asyncio.Task[dict[str, Any]]]] = {}  # when, the look
+        self._looks: dict[tuple[str, int], tuple[float, asyncio.Task[dict[str, Any]]]] = {}  # when, the look
 
     async def peek(self, *, agent_id: str, lines: int = 0) -> dict[str, Any]:
         """The screen as text: ``{agent_id, tmux_pane_id, lines}``; with ``lines`` that many, the history included.
 
-        tmux is asked for the screen of an agent at most once in ``FRESH_S``.
+        tmux is asked for the same at most once in ``FRESH_S``.
         """
-        if lines > 0:
-            return await self._peek(agent_id, lines)
-        at = self._roster.clock.monotonic()
-        last = self._looks.get(agent_id)
+        wanted, at = (agent_id, max(0, min(lines, MOST_LINES))), self._roster.clock.monotonic()
+        last = self._looks.get(wanted)
         if last is None or at - last[0] >= FRESH_S:
-            self._looks = {name: look for name, look in self._looks.items() if at - look[0] < FRESH_S}
-            last = self._looks[agent_id] = at, asyncio.get_running_loop().create_task(self._peek(agent_id, 0))
+            self._looks = {key: look for key, look in self._looks.items() if at - look[0] < FRESH_S}
+            last = self._looks[wanted] = at, asyncio.get_running_loop().create_task(self._peek(*wanted))
         return await asyncio.shield(last[1])
 
     async def _peek(self, agent_id: str, lines: int) -> dict[str, Any]:
         entry = self._roster.entry(agent_id)
-        run = self._roster.runs.get(entry.run_id)
+        run, pane_id, shown = self._roster.runs.get(entry.run_id), entry.pane_id, []
         if lines > 0 and run is not None:
-            shown = await self._team_panes.history(run, agent_id, min(lines, MOST_LINES))
-        else:
-            screen = await self._team_panes.look_at_agent(entry)
-            shown = list(screen.lines) if screen is not None else []
+            shown = await self._team_panes.history(run, agent_id, lines)
+        elif (screen := await self._team_panes.look_at_agent(entry)) is not None:
+            # Its tag was compared, so this is its pane: tmux is not asked again.
+            return {"agent_id": agent_id, "tmux_pane_id": pane_id, "lines": list(screen.lines)}
         pane = await self.pane(agent_id=agent_id)  # afterwards: it may have been closed meanwhile
         return {"agent_id": agent_id, "tmux_pane_id": pane["tmux_pane_id"], "lines": shown}
 

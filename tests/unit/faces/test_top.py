@@ -201,6 +201,29 @@ def test_a_hidden_screen_is_not_asked_for_and_an_unseen_one_neither():
     drive(app, play)
 
 
+@pytest.mark.parametrize("key", ["1", "4"])
+def test_what_tmux_shows_is_asked_for_by_the_second_and_not_for_each_record(key):
+    app = top_of(team())
+
+    async def play(pilot):
+        await pilot.press(key)
+        await until(pilot, lambda: app.requests.asked)
+        await settled(pilot)
+        app.face.seen, asked = False, len(app.requests.asked)  # so that no second that passes counts
+        for seq in range(5):
+            rows = [{**row, "last_event_seq": 100 + seq} for row in app.face.snapshot["agents"]]
+            app.source.publish({**app.face.snapshot, "agents": rows, "version": 100 + seq})
+            await until(pilot, lambda seq=seq: app.face.snapshot["version"] == 100 + seq)
+            await settled(pilot)
+        assert len(app.requests.asked) == asked
+        app.face.seen = True
+        for _ in range(5):
+            team_of(app)._each_second()
+        await until(pilot, lambda: len(app.requests.asked) > asked)
+
+    drive(app, play)
+
+
 def test_help_is_filtered_by_typing_and_does_what_is_chosen():
     app = top_of(team())
 

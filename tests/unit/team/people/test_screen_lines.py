@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Environment
+from orchestrator.core.screens import Screen
 from orchestrator.team.panes.pane_views import FRESH_S, PaneViews
 from orchestrator.team.people.screen_lines import EVERY_S, ScreenLines
 from tests.support.team import Team, settle
@@ -139,28 +140,59 @@ async def test_a_look_that_fails_is_followed_by_the_next(lot):
 
 
 class Looks(Panes):
-    """Counts the looks at one agent."""
+    """Counts what is asked of tmux about one agent; without ``screen`` its pane cannot be seen."""
+
+    screen = True
 
     async def look_at_agent(self, entry):
         self.asked.append([entry.agent_id])
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
+        return Screen("", ("hello",), "", 0, 0) if self.screen else None
 
-    async def tagged(self, run):
+    async def history(self, _run, agent_id, count):
+        self.asked.append([agent_id, count])
+        return ["before", "hello"]
+
+    async def tagged(self, _run):
+        self.asked.append(["tagged"])
         return {"a1": type("Pane", (), {"pane_id": "%1"})}
 
 
-async def test_many_faces_that_show_one_agent_ask_for_its_screen_once_a_second(tmp_path):
+@pytest.fixture
+async def looks(tmp_path):
     team, panes = Team(tmp_path).load(), Looks()
-    await team.agent("a1")
-    views = PaneViews(team.roster, panes)
+    (await team.agent("a1")).pane_id = "%1"
+    yield team, panes, PaneViews(team.roster, panes)
+    team.close()
+
+
+async def test_many_faces_that_show_one_agent_ask_for_its_screen_once_a_second(looks):
+    team, panes, views = looks
     answers = await asyncio.gather(*(views.peek(agent_id="a1") for _ in range(20)))
-    assert len(panes.asked) == 1 and len({answer["tmux_pane_id"] for answer in answers}) == 1
+    assert answers == [{"agent_id": "a1", "tmux_pane_id": "%1", "lines": ["hello"]}] * 20
+    assert panes.asked == [["a1"]], "one process of tmux"
     await team.clock.advance(FRESH_S)
     panes.error = Environment("no_tmux", "gone")
     for _ in range(2):
         with pytest.raises(Environment):
             await views.peek(agent_id="a1")
     assert len(panes.asked) == 2
-    team.close()
+
+
+async def test_the_history_of_a_pane_is_asked_for_once_a_second_too(looks):
+    team, panes, views = looks
+    answers = await asyncio.gather(*(views.peek(agent_id="a1", lines=50) for _ in range(20)))
+    assert {tuple(answer["lines"]) for answer in answers} == {("before", "hello")}
+    assert panes.asked.count(["a1", 50]) == 1
+    assert (await views.peek(agent_id="a1"))["lines"] == ["hello"]
+    await team.clock.advance(FRESH_S)
+    await views.peek(agent_id="a1", lines=50)
+    assert panes.asked.count(["a1", 50]) == 2
+
+
+async def test_a_pane_that_cannot_be_seen_has_an_empty_screen(looks):
+    _, panes, views = looks
+    panes.screen = False
+    assert await views.peek(agent_id="a1") == {"agent_id": "a1", "tmux_pane_id": "%1", "lines": []}
