@@ -24,6 +24,8 @@ EVERY_S = 0.5
 """No page is sent more often."""
 KEEP_S = 15.0
 """A silent stream says after this time that it lives."""
+SETTLED_S = 5.0
+"""So long after the last news a page is looked at again: it may have been made too early to show them."""
 
 
 class FollowedSnapshot(Protocol):
@@ -87,7 +89,7 @@ class LivePages:
     async def messages(self, request: PageRequest) -> AsyncIterator[bytes]:
         """The messages of a page as long as somebody reads them, until `end`."""
         sent: PageContent | None = None
-        quiet_since = self._clock.monotonic()
+        quiet_since, moved = self._clock.monotonic(), True
         while not self._ended:
             number = self._number
             content = await self._content(request)
@@ -100,13 +102,14 @@ class LivePages:
                 yield b": still here\n\n"
                 quiet_since = self._clock.monotonic()
             await elapse(EVERY_S, self._clock)
-            await self._news(number, 1.0 - EVERY_S if request.view == "agent" else KEEP_S)
+            wait_s = 1.0 - EVERY_S if request.view == "agent" else SETTLED_S if moved else KEEP_S
+            moved = await self._news(number, wait_s)
 
-    async def _news(self, number: int, seconds: float) -> None:
+    async def _news(self, number: int, seconds: float) -> bool:
         def moved() -> bool | None:
             return True if self._number != number or self._ended else None
 
-        await wait_until(moved, self._moved, self._clock.monotonic() + seconds, self._clock)
+        return bool(await wait_until(moved, self._moved, self._clock.monotonic() + seconds, self._clock))
 
     async def _content(self, request: PageRequest) -> PageContent:
         snapshot = self._snapshots.latest()

@@ -14,8 +14,9 @@ from orchestrator.faces.web.page_content import PageContent, PageRequest
 from orchestrator.faces.web.page_parts import inbox_page, team_page
 from orchestrator.faces.web.run_pages import files_page, runs_page, timeline_page
 
-EVERY_S = {"screen": 1.0, "log": 2.0, "diff": 10.0, "files": 5.0, "timeline": 2.0, "runs": 2.0}
-"""How often a page is made anew whose content is not in the snapshot."""
+EVERY_S = {"screen": 1.0, "log": 2.0, "diff": 10.0, "files": 5.0, "timeline": 5.0, "runs": 2.0}
+"""How often a page is made anew whose content is not in the snapshot; `OTHERS_S` for an agent's other tabs."""
+OTHERS_S = 5.0
 
 
 class DaemonCalls:
@@ -74,8 +75,12 @@ class SitePages:
 
     def depends_on(self, request: PageRequest, snapshot: dict[str, Any], now: float) -> object:
         """A value that changes when the page must be made anew."""
-        every_s = EVERY_S.get(request.tab or request.view)
-        return snapshot["boot"], snapshot["version"], snapshot["live"], int(now / every_s) if every_s else 0
+        if request.view in ("team", "inbox"):
+            return snapshot["boot"], snapshot["live"], snapshot["version"]
+        # Git, tmux and the files of all agents are not read for each record of somebody in a busy team.
+        own = next((row for row in snapshot["agents"] if row["agent_id"] == request.agent), None)
+        every_s = EVERY_S.get(request.tab or request.view, OTHERS_S)
+        return snapshot["boot"], snapshot["live"], snapshot["inbox"], own, int(now / every_s)
 
     def content(self, request: PageRequest, snapshot: dict[str, Any]) -> PageContent:
         """The page now; blocks, and raises OrchestratorError if it cannot be made."""

@@ -1,16 +1,19 @@
 """The content of the web pages: escaped by construction, sent in parts, shared by all who look. No server, no I/O."""
 
+import asyncio
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from orchestrator.base.errors import BadRequest, NotReady
 from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.html_elements import Markup, element, joined, path_to, preformatted
-from orchestrator.faces.web.live_pages import KEEP_S, MOST_STREAMS, LivePages
+from orchestrator.faces.web.live_pages import KEEP_S, MOST_STREAMS, SETTLED_S, LivePages
 from orchestrator.faces.web.page_content import PageContent, PageRequest
 from orchestrator.faces.web.page_parts import failure_page, inbox_page, run_parts, team_page
+from orchestrator.faces.web.site_pages import EVERY_S, SitePages
 from tests.support.team import FakeClock, settle
 
 TEAM = PageRequest("team")
@@ -195,8 +198,6 @@ async def test_all_streams_of_a_page_share_its_content():
 
 @pytest.mark.anyio
 async def test_a_silent_stream_says_that_it_lives_and_a_change_is_sent():
-    import asyncio
-
     pages, snapshots, _, clock = live()
     stream = pages.messages(TEAM)
     await anext(stream)
@@ -214,6 +215,39 @@ async def test_a_silent_stream_says_that_it_lives_and_a_change_is_sent():
         await asyncio.to_thread(lambda: None)
         if following.done():
             break
+    assert b"version 2" in await following
+    pages.end()
+    await stream.aclose()
+
+
+@pytest.mark.parametrize(
+    "request_", [PageRequest(view) for view in ("timeline", "runs", "files")] + [PageRequest("agent", "c1", "diff")]
+)
+def test_a_page_that_is_read_elsewhere_is_not_made_anew_for_the_records_of_others(request_):
+    pages, now, team = SitePages(Path("/nowhere"), None), 1000.0, (row("c1"), row("c2"))
+    before = pages.depends_on(request_, snapshot(*team), now)
+    others = snapshot(row("c1"), row("c2", last_event_seq=2), version=2)
+    assert pages.depends_on(request_, others, now + 0.5) == before
+    assert pages.depends_on(request_, snapshot(*team), now + EVERY_S[request_.tab or request_.view]) != before
+    assert pages.depends_on(request_, snapshot(*team, inbox=[item()]), now) != before, "its head says who waits"
+    assert pages.depends_on(request_, snapshot(*team, live=False), now) != before
+    own = snapshot(row("c1", last_event_seq=2), row("c2"), version=2)
+    assert (pages.depends_on(request_, own, now) != before) == (request_.agent == "c1")
+    assert pages.depends_on(TEAM, snapshot(*team), now) != pages.depends_on(TEAM, others, now)
+
+
+@pytest.mark.anyio
+async def test_a_page_that_was_made_too_early_for_the_last_news_is_made_again_soon():
+    pages, snapshots, source, clock = live()
+    source.depends_on = lambda _request, _snapshot, now: int(now / SETTLED_S)
+    stream, begun = pages.messages(PageRequest("timeline")), clock.monotonic()
+    await anext(stream)
+    snapshots.value = {"version": 2}
+    following = asyncio.create_task(anext(stream))
+    while not following.done():
+        await clock.advance(0.5)
+        await asyncio.to_thread(lambda: None)
+        assert clock.monotonic() - begun < KEEP_S
     assert b"version 2" in await following
     pages.end()
     await stream.aclose()
