@@ -27,6 +27,8 @@ EVERY_S = 0.2
 """Least time between two answers to one follower."""
 LOOK_S = 1.0
 """How often a waiting follower looks for changes that no record shows: an agent that fell silent."""
+FACES = 10
+"""So many faces get news that often; more get them less often, so that who looks never slows who works."""
 CAP_S = 55.0
 TEXT_MAX = 300
 
@@ -126,7 +128,8 @@ class SnapshotFeed:
         clock = self._roster.clock
         if version <= 0 or boot != self._boot or version > self._version:
             return self.whole()
-        pause_s = face.last + EVERY_S - clock.monotonic()
+        slower = max(1.0, len(self._faces) / FACES)
+        pause_s = face.last + slower * EVERY_S - clock.monotonic()
         if pause_s > 0:
             await elapse(pause_s, clock)
         end = clock.monotonic() + min(wait_s, CAP_S)
@@ -134,7 +137,7 @@ class SnapshotFeed:
             self._renew()
             if self._version > version or clock.monotonic() >= end:
                 break
-            await wait_until(self._stirred, self.moved, min(end, clock.monotonic() + LOOK_S), clock)
+            await wait_until(self._stirred, self.moved, min(end, clock.monotonic() + slower * LOOK_S), clock)
         face.last = clock.monotonic()
         return self._delta(version)
 

@@ -12,7 +12,7 @@ from orchestrator.team.people.answer_words import Answerer, GivenAnswer
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
-from orchestrator.team.people.snapshot_feed import SnapshotFeed
+from orchestrator.team.people.snapshot_feed import CAP_S, EVERY_S, FACES, SnapshotFeed
 from orchestrator.team.people.snapshot_rows import RowFacts
 from orchestrator.team.roster import delivery
 from tests.support.team import Team, settle
@@ -42,7 +42,7 @@ class Watched:
         """What a new face that knows so much knows after one request."""
         number = len(self.opened) + known.get("version", 0)
         face = self.face(conn=f"n{number}")
-        face.last = -1.0
+        face.last = -1000.0
         return merged(known, await self.feed.since(known.get("version", 0), known.get("boot", ""), 0.0, face))
 
 
@@ -156,6 +156,18 @@ async def test_a_face_gets_at_most_five_answers_a_second(watched):
     await settle()
     assert not second.done()
     await watched.team.clock.advance(0.25)
+    assert second.done()
+
+
+async def test_a_hundred_faces_together_get_no_more_answers_than_ten(watched):
+    await watched.team.agent("a1")
+    known = await watched.news({})
+    faces = [watched.face(conn=f"f{number}") for number in range(10 * FACES - 1)]
+    await watched.feed.since(known["version"], "b1", 0.0, faces[0])
+    second = asyncio.ensure_future(watched.feed.since(known["version"], "b1", 0.0, faces[0]))
+    await watched.team.clock.advance(10 * EVERY_S - 0.05)
+    assert not second.done()
+    await watched.team.clock.advance(0.1)
     assert second.done()
 
 
