@@ -1,4 +1,4 @@
-"""A small JSON-RPC client over the real relay, so that thirty of them cost the benchmark little."""
+"""A small JSON-RPC client over the real relay or straight over the daemon's socket, so that many cost little."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ OWN = [sys.executable, "-P", "-m", "orchestrator"]
 
 
 class Wire:
-    """One relay process and the MCP conversation over it."""
+    """One MCP conversation; ``process`` is the relay that carries it, None if it goes to the daemon's socket."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: asyncio.subprocess.Process | None
+    ) -> None:
         self.process = process
+        self._lines, self._writer = reader, writer
         self._ids = itertools.count(1)
         self._open: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reader = asyncio.create_task(self._read())
@@ -30,11 +33,22 @@ class Wire:
             *OWN, "mcp", *arguments, cwd=project, env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL, limit=1 << 24,
         )  # fmt: skip
-        return cls(process)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return cls(process.stdout, process.stdin, process)
+
+    @classmethod
+    async def to_daemon(cls, path: Path, hello: dict[str, Any]) -> Wire:
+        """A conversation without a relay, for what a relay costs is not measured."""
+        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 24)
+        writer.write(json.dumps({"hello": hello}).encode() + b"\n")
+        welcome = json.loads(await reader.readline())["hello"]
+        if "error" in welcome:
+            raise RuntimeError(welcome)
+        return cls(reader, writer, None)
 
     async def _read(self) -> None:
-        assert self.process.stdout is not None
-        while line := await self.process.stdout.readline():
+        while line := await self._lines.readline():
             message = json.loads(line)
             waiter = self._open.pop(message.get("id"), None)
             if waiter is not None and not waiter.done():
@@ -43,9 +57,8 @@ class Wire:
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         key = next(self._ids)
         waiter = self._open[key] = asyncio.get_running_loop().create_future()
-        assert self.process.stdin is not None
         line = json.dumps({"jsonrpc": "2.0", "id": key, "method": method, "params": params})
-        self.process.stdin.write(line.encode() + b"\n")
+        self._writer.write(line.encode() + b"\n")
         answer = await waiter
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -54,8 +67,7 @@ class Wire:
     async def greet(self) -> None:
         who = {"name": "bench", "version": "0"}
         await self.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who})
-        assert self.process.stdin is not None
-        self.process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        self._writer.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         result = await self.ask("tools/call", {"name": tool, "arguments": arguments})
@@ -64,9 +76,11 @@ class Wire:
         return result["structuredContent"]
 
     async def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
-        await self.process.wait()
+        self._writer.close()
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGTERM)
+            await self.process.wait()
         self._reader.cancel()
 
 

@@ -1030,7 +1030,7 @@ PROMISES: dict[str, Promise] = {
     ),
     "TOP4": Promise(
         "With 200 agents and 50 changes a second a frame of `orchestrator top` takes 50 ms at most, 15 % of a core, and no process.",
-        reason="measured: python -m benchmarks top",
+        reason="measured: python -m benchmarks faces",
     ),
     "REPORT1": Promise(
         "A report is one page of a team run that loads and runs nothing, and needs no daemon.",

@@ -12,7 +12,7 @@ from orchestrator.team.people.answer_words import Answerer, GivenAnswer
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
-from orchestrator.team.people.snapshot_feed import CAP_S, EVERY_S, FACES, SnapshotFeed
+from orchestrator.team.people.snapshot_feed import EVERY_S, FACES, SnapshotFeed
 from orchestrator.team.people.snapshot_rows import RowFacts
 from orchestrator.team.roster import delivery
 from tests.support.team import Team, settle
