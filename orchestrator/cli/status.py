@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -20,6 +19,7 @@ from orchestrator.cli.agent_choice import chosen, shown_names
 from orchestrator.cli.facts import Facts, FromFiles, facts
 from orchestrator.cli.options import Json, RunId
 from orchestrator.cli.redrawn_screen import RedrawnScreen
+from orchestrator.core.attention import totals
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import project_here
 from orchestrator.faces.status_lines import StatusLine, footer, status_lines
@@ -52,43 +52,55 @@ def status(
     if agent:
         agent_card.show(place.root, source, chosen(source, agent).agent_id, as_json=as_json)
         return
-    rows, names = _rows(source, run)
+    team = _shown(source, run)
     if as_json:
-        rows = [row | {"last_event_at": _last_at(source, row)} for row in rows]
+        rows = [row | {"last_event_at": _last_at(source, row)} for row in team.rows]
         output.print_json({"project": str(place.root), "live": source.live, "agents": rows})
         return
     size = output.terminal_size()
-    for line in _lines(place, source, rows, names, size.columns if size else None):
+    for line in _lines(place, source, team, size.columns if size else None):
         sys.stdout.write(output.encodable(_colored(line)) + "\n")
 
 
-def _rows(source: Facts, run: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The rows to show, and what to show of each agent: its name where that means it alone."""
-    rows = source.snapshot()["agents"]
+class _ShownTeam(NamedTuple):
+    """The rows to show, what to show of each agent (its name where that means it alone), and the totals."""
+
+    rows: list[dict[str, Any]]
+    names: dict[str, str]
+    totals: dict[str, Any]
+
+
+def _shown(source: Facts, run: str) -> _ShownTeam:
+    """What is to be shown of the snapshot.
+
+    With ``run`` the totals are those of the rows: deleted agents are not in them.
+    """
+    snapshot = source.snapshot()
+    rows = snapshot["agents"]
     if run and run not in {row["run_id"] for row in rows}:
         raise BadRequest("unknown_run", f"no agent belongs to team run {run!r}", "list them: orchestrator runs")
     shown = [row for row in rows if row["status"] != "deleted" and (not run or row["run_id"] == run)]
-    return shown, shown_names(rows)
+    return _ShownTeam(shown, shown_names(rows), totals(shown) if run else snapshot["totals"])
 
 
-def _lines(
-    place: Project, source: Facts, rows: Sequence[dict[str, Any]], names: dict[str, str], width: int | None
-) -> list[StatusLine]:
+def _lines(place: Project, source: Facts, team: _ShownTeam, width: int | None) -> list[StatusLine]:
     """The display: the project, a line an agent, the totals."""
     plain = not output.utf8()
     state = "the daemon runs" if source.live else "no daemon answers; shown from the files"
     head = _fitted(f"{_home_short(place.root)}: {state}", width)
-    if not rows:
+    last = StatusLine(footer(team.totals, width, ascii_only=plain))
+    if not team.rows:
         hint = "no agents; create one: orchestrator agent create NAME"
-        return [StatusLine(head), StatusLine(_fitted(hint, width))]
-    shown = [{key: _printable(value) for key, value in row.items()} for row in rows]
+        past = [last] if any(team.totals["finished"].values()) else []
+        return [StatusLine(head), StatusLine(_fitted(hint, width)), *past]
+    shown = [{key: _printable(value) for key, value in row.items()} for row in team.rows]
     if not source.live:  # the first line says it for all of them
         from orchestrator.team.roster.offline_view import NO_DAEMON  # noqa: PLC0415  (loads what reads logs)
 
         shown = [row | {"reason": ""} if row["reason"] == NO_DAEMON else row for row in shown]
-    names = {agent_id: _printable(name) for agent_id, name in names.items()}
+    names = {agent_id: _printable(name) for agent_id, name in team.names.items()}
     lines = status_lines(shown, width, datetime.now(UTC), names=names, ascii_only=plain)
-    return [StatusLine(head), *lines, StatusLine(footer(shown, width, ascii_only=plain))]
+    return [StatusLine(head), *lines, last]
 
 
 def _printable(value: Any) -> Any:
@@ -158,7 +170,7 @@ def _frame(place: Project, source: Facts, agent_id: str, run: str) -> list[Statu
         texts = agent_card.texts(place.root, source, agent_id)
         lines = [StatusLine(_fitted(text, size.columns)) for text in texts]
         return lines[: size.lines]
-    lines = _lines(place, source, *_rows(source, run), size.columns)
+    lines = _lines(place, source, _shown(source, run), size.columns)
     room = max(4, size.lines)
     if len(lines) <= room:
         return lines

@@ -54,17 +54,33 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (_place(row), _since(row), str(row["agent_id"])))
 
 
-def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The team in numbers: ``{agents, need_you, busy, idle, ended, finished: {result, error, canceled}, usage}``."""
-    rows = list(rows)
+def totals(rows: Iterable[Mapping[str, Any]], past: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The team in numbers: ``{agents, need_you, busy, idle, ended, finished: {result, error, canceled}, usage}``.
+
+    ``past`` are agents that are gone (`past_of_run`): what they finished and used counts, so that neither falls.
+    """
+    rows, past = list(rows), list(past)
     counted = {"agents": 0, "need_you": 0, "busy": 0, "idle": 0, "ended": 0}
     finished = {"result": 0, "error": 0, "canceled": 0}
     for row in rows:
         counted["agents"] += 1
         counted[("need_you", "busy", "idle", "ended")[_place(row)]] += 1
+    for row in (*rows, *past):
         for outcome, number in (row.get("finished") or {}).items():
             finished[outcome] = finished.get(outcome, 0) + number
-    return {**counted, "finished": finished, "usage": usage_total(row.get("usage") for row in rows)}
+    return {**counted, "finished": finished, "usage": usage_total(row.get("usage") for row in (*rows, *past))}
+
+
+def past_of_run(rows: Iterable[Mapping[str, Any]], deleted: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those of the deleted agents whose team run goes on, for another agent of it is among ``rows``.
+
+    While there is no agent at all, those of the newest run: its figures do not vanish with its last agent.
+    """
+    deleted = list(deleted)
+    runs = {row["run_id"] for row in rows}
+    if not runs and deleted:
+        runs = {max(deleted, key=lambda row: str(row["created_at"]))["run_id"]}
+    return [row for row in deleted if row["run_id"] in runs]
 
 
 def _place(row: Mapping[str, Any]) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from orchestrator.base.clock import SystemClock, rfc3339
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.core.attention import in_order, totals
+from orchestrator.core.attention import in_order, past_of_run, totals
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import DaemonClient
@@ -26,8 +26,9 @@ def offline_snapshot(root: Path, version: int = 1) -> dict[str, Any]:
     """The snapshot as the files say it: no daemon answers, so statuses are ``unknown`` unless they are final."""
     from orchestrator.team.people.snapshot_rows import offline_rows  # noqa: PLC0415  (loads what reads logs)
 
-    rows, items = offline_rows(root)
-    shown = {"version": version, "totals": totals(rows), "agents": in_order(rows), "inbox": items}
+    rows, items, deleted = offline_rows(root)
+    counted = totals(rows, past_of_run(rows, deleted))
+    shown = {"version": version, "totals": counted, "agents": in_order(rows), "inbox": items}
     return empty_snapshot(root) | shown
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from orchestrator.core.attention import in_order, needs_human, totals
+from orchestrator.core.attention import in_order, needs_human
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.faces.row_words import cost_text, diff_text, since_of, state_of, totals_parts
 from orchestrator.faces.text_table import Column, age, cut, lines_of
@@ -73,9 +73,9 @@ def status_lines(
     ]
 
 
-def footer(rows: Sequence[dict[str, Any]], width: int | None, *, ascii_only: bool = False) -> str:
-    """The team in one line: ``12 agents · 2 need you · 7 busy · 41 ✓ 3 ✕``."""
-    parts = totals_parts({"totals": totals(rows)}, ascii_only=ascii_only)
+def footer(counted: Mapping[str, Any], width: int | None, *, ascii_only: bool = False) -> str:
+    """The totals of a team in one line: ``12 agents · 2 need you · 7 busy · 41 ✓ 3 ✕``."""
+    parts = totals_parts({"totals": counted}, ascii_only=ascii_only)
     line = (" - " if ascii_only else " · ").join(parts)
     return line if width is None else cut(line, width)
 

@@ -14,6 +14,20 @@ VERSION = 2
 OPEN = "('queued', 'running')"
 """The states of a run that has not ended."""
 
+_DISMISSED = ":dismissed"
+"""Ends the id of the event with which a human has taken note that a run's budget is used up: there is one at most."""
+STOPPED_UNSEEN = (
+    f"SELECT 1 FROM runs WHERE status NOT IN {OPEN} AND (error = 'budget' OR summary LIKE 'partial: budget%') "  # noqa: S608 - put together from our own words
+    f"AND project = ? AND NOT EXISTS (SELECT 1 FROM events WHERE id = runs.id || '{_DISMISSED}') LIMIT 1"
+)
+"""Whether the budget has stopped a run of a project, and nobody has taken note."""
+
+
+def dismissal_of(run_id: str) -> str:
+    """The id of the event with which a human takes note that the run's budget is used up."""
+    return f"{run_id}{_DISMISSED}"
+
+
 # The original's columns, in its order (0.1.0); role_json is in the design only, and is added where it is missing.
 ORIGINAL: dict[str, tuple[str, ...]] = {
     "runs": (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.spawn.database_opening import looked_at
+from orchestrator.spawn.ddl import STOPPED_UNSEEN
 from orchestrator.spawn.run_seals import HomeIdentity, Seals
 
 HOME = "SMART_SPAWN_MCP_HOME"
@@ -37,16 +38,19 @@ def home_of(env: Mapping[str, str]) -> Path:
     return path
 
 
-def has_open_runs(path: Path) -> bool:
+def has_work(path: Path, project: str) -> bool:
     """Whether a home of our form has runs of this machine that have not ended; creates and changes nothing.
 
-    If the home has no identity of this machine, its database is not opened.
+    Or one of the project that its budget has stopped, of which nobody has taken note: its item is for this daemon to
+    show. If the home has no identity of this machine, its database is not opened.
     """
     own = HomeIdentity(path).recognize()
     if own is None:
         return False
     with contextlib.suppress(sqlite3.Error), looked_at(path) as con:
-        return con is not None and any(True for _ in Seals(own).open_runs(con))
+        return con is not None and (
+            any(True for _ in Seals(own).open_runs(con)) or bool(con.execute(STOPPED_UNSEEN, (project,)).fetchone())
+        )
     return False
 
 

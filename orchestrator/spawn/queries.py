@@ -158,6 +158,11 @@ def events(
     return [_event(run_id, row) for row in (reversed(rows) if tail is not None else rows)]
 
 
+def budget_dismissed(con: sqlite3.Connection, run_id: str) -> bool:
+    """Whether a human has taken note that the run's budget is used up."""
+    return con.execute("SELECT 1 FROM events WHERE id = ?", (ddl.dismissal_of(run_id),)).fetchone() is not None
+
+
 def last_event(con: sqlite3.Connection, run_id: str) -> Event | None:
     """What happened last with the run."""
     newest = events(con, run_id, tail=1)

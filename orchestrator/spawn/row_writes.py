@@ -73,14 +73,20 @@ def update_node_sums(con: sqlite3.Connection, run_id: str, node_id: str) -> None
 
 
 def add_event(
-    con: sqlite3.Connection, run_id: str, node_id: str | None, level: EventLevel, message: str, at: str
+    con: sqlite3.Connection,
+    run_id: str,
+    node_id: str | None,
+    level: EventLevel,
+    message: str,
+    at: str,
+    event_id: str = "",
 ) -> bool:
     """Write the run's next event; True always, for callers whose step has succeeded with it."""
     (seq,) = con.execute("SELECT COALESCE(MAX(seq), 0) + 1 FROM events WHERE run_id = ?", (run_id,)).fetchone()
     insert(
         con,
         "events",
-        id=f"{run_id}:{seq}",
+        id=event_id or f"{run_id}:{seq}",
         run_id=run_id,
         node_id=node_id,
         level=level,

@@ -30,6 +30,7 @@ from orchestrator.spawn import (
     run_plan,
     run_results,
     run_settings,
+    transitions,
     views,
 )
 from orchestrator.spawn.callers import Caller
@@ -98,7 +99,7 @@ class SpawnRuns:
         """
         try:
             path = home_location.home_of(env)
-            if path in self._homes or await asyncio.to_thread(home_location.has_open_runs, path):
+            if path in self._homes or await asyncio.to_thread(home_location.has_work, path, self._project):
                 await self._offer_key(await self._home(path), env)
         except OrchestratorError as error:
             home = env.get(home_location.HOME, home_location.DEFAULT_HOME)
@@ -263,8 +264,18 @@ class SpawnRuns:
                 with contextlib.suppress(BadRequest):  # removed meanwhile
                     state = await run_results.status(home, run.id, self._clock.now())
                     over = run.error == "budget" or run.summary.startswith(PARTIAL)
-                    rows.append(views.people_row(views.listed(run), state, over_budget=over))
+                    seen = run.project != self._project or await home.db.read(queries.budget_dismissed, run.id)
+                    rows.append(views.people_row(run, state, over_budget=over, dismissed=over and seen))
         return rows[:LISTED]
+
+    async def dismiss_budget(self, run_id: str, who: str) -> bool:
+        """Note in the run's events that ``who`` has seen that its budget is used up; False if somebody has before."""
+        for home in self._homes.values():
+            if await home.db.read(queries.run, run_id) is not None:
+                noted = await home.db.write(transitions.dismiss_budget, run_id, who, rfc3339(self._clock.now()))
+                home.changed(run_id)
+                return noted
+        return False
 
     async def artifact(self, env: Mapping[str, str], run_id: str, node_id: str, offset: int) -> dict[str, Any]:
         """A file of a run, from the character ``offset``; BadRequest ``unknown_artifact``."""

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 import orjson
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.spawn import queries
+from orchestrator.spawn import ddl, queries
 from orchestrator.spawn.callers import caller_kind
 from orchestrator.spawn.ddl import OPEN
 from orchestrator.spawn.queries import node_key
@@ -111,6 +111,14 @@ def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
     end_run(con, run_id, "canceled", "canceled", at)
     add_event(con, run_id, None, "warning", "run canceled", at)
     return "canceled"
+
+
+def dismiss_budget(con: sqlite3.Connection, run_id: str, who: str, at: str) -> bool:
+    """Note that ``who`` has seen that the run's budget is used up; False if somebody has before."""
+    if queries.budget_dismissed(con, run_id):
+        return False
+    message = f"{who} dismissed the inbox item: its budget is used up"
+    return add_event(con, run_id, None, "info", message, at, ddl.dismissal_of(run_id))
 
 
 # -- owners ---------------------------------------------------------------------------------------------------------

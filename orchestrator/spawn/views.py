@@ -170,21 +170,22 @@ def listed(run: RunRow) -> dict[str, Any]:
 
 
 def people_row(
-    listed_run: Mapping[str, Any], state: Mapping[str, Any], *, over_budget: bool = False
+    run: RunRow, state: Mapping[str, Any], *, over_budget: bool = False, dismissed: bool = False
 ) -> dict[str, Any]:
-    """A run as people see it in the snapshot, beside squads, of its `listed` and its `status`.
+    """A run as people see it in the snapshot, beside squads, of its row and its `status`.
 
-    ``over_budget``: it has ended because its budget did not pay for more.
+    ``over_budget``: it has ended because its budget did not pay for more; ``dismissed``: which is no item of the
+    inbox of this project, or no longer.
     """
     done, nodes = state["progress"], state["nodes"]
     failure = str(state.get("failure") or "")
-    waits = bool(state.get("waiting_for_key")) or bool(listed_run.get("foreign"))
+    waits = bool(state.get("waiting_for_key")) or run.foreign
     return {
         "kind": "spawn",
-        "id": listed_run["run_id"],
-        "title": listed_run["task"],
+        "id": run.id,
+        "title": short_task(" ".join(run.request.task.split())),
         "status": state["status"],
-        "since": listed_run["updated_at"] if state["status"] in RUN_ENDED else listed_run["created_at"],
+        "since": (run.finished_at or run.updated_at) if state["status"] in RUN_ENDED else run.created_at,
         "done": done["done_nodes"],
         "failed": done["failed_nodes"],
         "total": done["total_nodes"],
@@ -193,6 +194,7 @@ def people_row(
         "cost_usd": None if state["cost"]["usd"] is None else float(state["cost"]["usd"]),
         "needs_human": waits,
         "over_budget": over_budget,
+        "dismissed": dismissed,
         "reason": ("its budget is used up" if over_budget else failure) or ("waits for an API key" if waits else ""),
     }
 

@@ -23,7 +23,7 @@ from orchestrator.protocol.offers import AdminMethods, Offer
 from orchestrator.protocol.tool_calls import Client, Tool
 from orchestrator.roles.library import RoleLibrary
 from orchestrator.spawn.event_resource import SpawnEvents
-from orchestrator.spawn.home_location import has_open_runs, home_of
+from orchestrator.spawn.home_location import has_work, home_of
 from orchestrator.squad.squads import Squads
 from orchestrator.team.roster.roster import Roster
 
@@ -89,6 +89,10 @@ class SpawnWiring:
             self._look = self._tasks.start(self._look_at(self._parts.runs))
         return self._rows
 
+    async def dismiss_budget(self, run_id: str, who: str) -> bool:
+        """Note in a run of `people_rows` that ``who`` has seen that its budget is used up; False if it was noted."""
+        return await self.runs.dismiss_budget(run_id, who)
+
     async def _look_at(self, runs: SpawnRuns) -> None:
         try:
             self._rows = await runs.people_rows()
@@ -126,7 +130,7 @@ class SpawnWiring:
         return {"spawn_run": spawn_run}
 
     async def _resume(self, env: Mapping[str, str]) -> None:
-        if await asyncio.to_thread(_has_work, env):
+        if await asyncio.to_thread(_has_work, env, str(self._roster.root)):
             await self.runs.resume(env)
 
     @staticmethod
@@ -158,8 +162,8 @@ class SpawnWiring:
         self._tasks.start(callers.agents.forget(run_id))
 
 
-def _has_work(env: Mapping[str, str]) -> bool:
+def _has_work(env: Mapping[str, str], project: str) -> bool:
     try:
-        return has_open_runs(home_of(env))
+        return has_work(home_of(env), project)
     except OrchestratorError:
         return True  # `SpawnRuns.resume` reports what is wrong with it

@@ -130,8 +130,18 @@ PROMISES: dict[str, Promise] = {
         "A run over its budget and commits that would not merge are one item each, until somebody takes note.",
         (
             f"{USAGE}a_run_over_its_budget_is_one_item_until_somebody_takes_note",
+            f"{USAGE}a_dismissed_budget_stays_dismissed_when_the_agent_with_the_record_is_deleted",
+            f"{USAGE}the_next_daemon_counts_deleted_agents_towards_the_budget",
+            "unit/spawn/test_runs.py::test_people_see_that_a_run_has_ended_because_its_budget_was_used_up",
             "unit/team/people/test_worktree_sizes.py::test_commits_that_conflict_are_one_item_until_they_do_not_or_somebody_takes_note",
             "unit/team/people/test_snapshot_feed.py::test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebody_takes_note",
+        ),
+    ),
+    "FIGURES4": Promise(
+        "The totals of a team run are the same in all faces, and do not fall when an agent is deleted.",
+        (
+            "unit/faces/test_same_words.py::test_all_faces_show_the_same_totals",
+            "unit/faces/test_same_words.py::test_what_a_deleted_agent_did_and_cost_stays_in_the_totals_of_all_faces",
         ),
     ),
     "SNAPSHOT1": Promise(

@@ -35,7 +35,7 @@ def test_what_lies_beside_the_database_and_is_no_file_is_not_opened(tmp_path, en
         file.mkdir()
     else:
         os.mkfifo(file)
-    assert not home_location.has_open_runs(home)
+    assert not home_location.has_work(home, "/p")
 
     async def look(desk):
         with pytest.raises(OrchestratorError) as refused:
@@ -77,7 +77,7 @@ def test_a_journal_that_names_another_file_is_not_played_back(tmp_path):
     assert not target.exists(), "the journal is none: the test shows nothing"
 
     target.write_text("precious")
-    assert not home_location.has_open_runs(tmp_path / "home")
+    assert not home_location.has_work(tmp_path / "home", "/p")
 
     async def look(desk):
         with pytest.raises(OrchestratorError) as refused:
@@ -209,7 +209,7 @@ def test_an_upgrades_copy_is_not_written_through_a_link(tmp_path):
 def test_a_home_of_the_original_tool_is_not_upgraded_before_somebody_asks_for_it(tmp_path):
     home = old_home(tmp_path / "home")
     before = tree(home)
-    assert not home_location.has_open_runs(home)
+    assert not home_location.has_work(home, "/p")
 
     async def look(desk):
         await desk.runs.resume(desk.env)

@@ -326,7 +326,7 @@ def test_a_run_that_has_ended_is_not_woken_by_a_pull(shared):
 
     mine, asked = play(shared.ours, look)
     assert asked == {mine}
-    assert not home_location.has_open_runs(shared.home)
+    assert not home_location.has_work(shared.home, "/p")
 
 
 SCHEMES = {
@@ -426,9 +426,9 @@ def test_a_home_that_was_copied_or_restored_elsewhere_stays_foreign(tmp_path, ho
         subprocess.run(["tar", "-C", str(copy), "-xpf", str(tmp_path / "a.tar")], check=True)
     else:
         subprocess.run([*how, str(tmp_path / "home"), str(copy)], check=True)
-    assert not home_location.has_open_runs(copy)
+    assert not home_location.has_work(copy, "/p")
     assert play(tmp_path, go_on_or_stay, SMART_SPAWN_MCP_HOME=str(copy)) == ("foreign", set())
-    assert home_location.has_open_runs(tmp_path / "home")
+    assert home_location.has_work(tmp_path / "home", "/p")
 
 
 @pytest.mark.parametrize("what", ["removed", "another home's", "garbage", "a link", "a directory"])
@@ -447,7 +447,7 @@ def test_without_its_identity_nothing_of_a_home_goes_on(tmp_path, what):
         file.symlink_to(tmp_path / "kept")
     elif what == "a directory":
         file.mkdir()
-    assert not home_location.has_open_runs(tmp_path / "home")
+    assert not home_location.has_work(tmp_path / "home", "/p")
 
     async def look(desk):
         await desk.runs.resume(desk.env)
@@ -499,7 +499,7 @@ def test_a_look_at_a_strangers_home_that_was_never_closed_makes_nothing(tmp_path
         for name in ("db.sqlite", "db.sqlite-wal", "identity.json"):
             shutil.copy(tmp_path / "theirs" / name, home)
     before = tree(home)
-    assert not home_location.has_open_runs(home)
+    assert not home_location.has_work(home, "/p")
     assert tree(home) == before
     (shown,) = run_adoption.foreign(home)
     assert shown["id"] == "r1"

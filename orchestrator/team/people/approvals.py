@@ -7,7 +7,7 @@ CLI gets it, so that a hook that comes back after a daemon's death is answered f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,8 @@ class Approvals:
 
     ``faces``: how many faces are open that can answer. ``changed`` is called with an agent whose items changed;
     ``answered`` with one whose question has just been answered: its screen may still show it for a moment.
-    ``further_items`` gives the items of an agent that no record of it shows, ``run_items`` those of spawn runs.
+    ``further_items`` gives the items of an agent that no record of it shows, ``run_items`` those of spawn runs, to
+    which ``dismiss_run`` notes who has dismissed one; False if somebody has before.
     """
 
     def __init__(self, roster: Roster, dialogs: DialogAnswers, rules: ApprovalRules) -> None:
@@ -68,6 +69,7 @@ class Approvals:
         self.answered: Callable[[AgentEntry], None] = lambda _entry: None
         self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
         self.run_items: Callable[[], Sequence[InboxItem]] = tuple
+        self.dismiss_run: Callable[[str, str], Awaitable[bool]] = _no_run
         self._pending = PendingRequests()
         self._in_panes: dict[str, tuple[int, set[str]]] = {}  # agent -> epoch, what its dialogs may have settled
         self._faces = 0
@@ -274,8 +276,12 @@ class Approvals:
                 if item.item_id == wanted:
                     return await self._answer_recorded(entry, item, given)
         for item in self.run_items():
-            if item.item_id == wanted:  # no agent has a log for it: it is over for this daemon
+            if item.item_id == wanted:
                 must_take(item, given.decision)
+                if not await self.dismiss_run(
+                    item.run_id, one_line(f"{given.by.user} ({given.by.face})", READ_CHARS)
+                ):
+                    raise Conflict("item_over", f"item {wanted} was dismissed already")
                 self._pending.remember(wanted, "dismissed")
                 return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
         if why := self._pending.why_over(wanted):
@@ -412,3 +418,7 @@ class Approvals:
             log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
         entry.changed.notify()
         self.changed(entry)
+
+
+async def _no_run(_run_id: str, _who: str) -> bool:
+    return False

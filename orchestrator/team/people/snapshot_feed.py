@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.base.clock import Signal, elapse, rfc3339, wait_until
 from orchestrator.base.secret_masks import one_line
 from orchestrator.core import state
-from orchestrator.core.attention import in_order, totals
+from orchestrator.core.attention import in_order, past_of_run, totals
 from orchestrator.core.inbox_items import InboxItem, item_id
 from orchestrator.core.inbox_items import in_order as items_in_order
 from orchestrator.team.people.approvals import Approvals
@@ -65,12 +65,13 @@ class SnapshotFeed:
         self._facts = facts
         self._boot = boot
         self._rows: dict[str, _KeptRow] = {}
+        self._deleted: dict[str, dict[str, Any]] = {}  # of deleted agents what the totals take
+        self._totals = totals(())
         self._dirty: set[str] = set()
         self._gone: dict[str, int] = {}  # agent -> the version in which it went
         self._version = self._inbox_version = 1
         self._runs_seen: list[dict[str, Any]] = []
         self._run_items_seen: list[InboxItem] = []
-        self._began = rfc3339(roster.clock.now())
         self._faces: dict[str, Face] = {}
         self.runs: Callable[[], list[dict[str, Any]]] = list
         self.watched: Callable[[bool], None] = lambda _open: None
@@ -142,8 +143,8 @@ class SnapshotFeed:
         return self._delta(version)
 
     def run_items(self) -> list[InboxItem]:
-        """The items of spawn runs that have ended since this daemon began because their budget was used up."""
-        stopped = [row for row in self._runs_seen if row.get("over_budget") and row["since"] >= self._began]
+        """The items of this project's spawn runs that have ended because their budget was used up."""
+        stopped = [row for row in self._runs_seen if row.get("over_budget") and not row.get("dismissed")]
         return [item for row in stopped if not self._approvals.is_over(item := _budget_item(row))]
 
     # -- building -----------------------------------------------------------------------------------------------
@@ -155,6 +156,7 @@ class SnapshotFeed:
         changed = False
         for agent_id, entry in self._roster.agents.items():
             if not entry.live:
+                changed = self._renew_deleted(entry) or changed
                 continue
             kept, status = self._rows.get(agent_id), status_of(entry, self._roster.clock)
             if kept is not None and agent_id not in self._dirty and kept.status == status:
@@ -174,6 +176,8 @@ class SnapshotFeed:
             else:
                 kept.status = status
         self._dirty.clear()
+        for agent_id in self._deleted.keys() - self._roster.agents.keys():  # gc has removed its files
+            del self._deleted[agent_id]
         changed = self._renew_unreadable() or changed
         for agent_id in [name for name in self._rows if not self._is_shown(name)]:
             self._note_items(self._rows.pop(agent_id).items, ())
@@ -188,6 +192,19 @@ class SnapshotFeed:
             self._run_items_seen, changed = run_items, True
         if changed:
             self._version += 1
+            rows = list(self._contents())
+            self._totals = totals(rows, past_of_run(rows, self._deleted.values()))
+
+    def _renew_deleted(self, entry: AgentEntry) -> bool:
+        """What the totals take of a deleted agent; whether it has changed."""
+        before = self._deleted.get(entry.agent_id)
+        if before is not None and entry.agent_id not in self._dirty:
+            return False
+        agent = entry.state
+        facts = {"finished": dict(agent.outcomes), "usage": self._facts.usage(entry)}
+        now = {"run_id": agent.run_id, "created_at": agent.created_at, **facts}
+        self._deleted[entry.agent_id] = now
+        return now != before
 
     def _note_items(self, before: Sequence[InboxItem], now: Sequence[InboxItem]) -> None:
         """Remember that the inbox changes with the next version: a request may be as long as a megabyte."""
@@ -244,7 +261,7 @@ class SnapshotFeed:
             "project": str(root),
             "title": root.name,
             "live": True,
-            "totals": totals(self._contents()),
+            "totals": self._totals,
         }
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.attention import NEEDS_HUMAN, state_word
@@ -66,16 +66,25 @@ def snapshot_row(row: dict[str, Any], items: Sequence[InboxItem], **facts: Any) 
     return {**shown, "state": state_word(shown)}
 
 
-def offline_rows(root: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of agents that are not deleted, and the items of the inbox, as the files alone show them."""
-    paths, rows, items = Paths(root), [], []
+class OfflineRows(NamedTuple):
+    """The rows of agents that are not deleted, the items of the inbox, and the rows of deleted agents."""
+
+    rows: list[dict[str, Any]]
+    items: list[dict[str, Any]]
+    deleted: list[dict[str, Any]]
+
+
+def offline_rows(root: Path) -> OfflineRows:
+    """What the files alone show."""
+    paths, rows, items, deleted = Paths(root), [], [], []
     for agent_id in offline_view.agent_ids(root):
         row = offline_view.row(paths, agent_id)
         if row["status"] == "deleted":
+            deleted.append(row)
             continue
         waiting: list[InboxItem] = []
         with contextlib.suppress(OrchestratorError):  # the row says what is wrong
             waiting = recorded_items(folded(paths, agent_id, own=True)[0])
         rows.append(snapshot_row(row, waiting))
         items += waiting
-    return rows, [item.as_dict() for item in in_order(items)]
+    return OfflineRows(rows, [item.as_dict() for item in in_order(items)], deleted)

@@ -7,7 +7,7 @@ set. Nothing of it reaches the journal: figures are for people, and no task depe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -178,6 +178,8 @@ class UsageAccounts:
         for entry in self._roster.agents.values():
             if self._follows and entry.turn != "parked" and entry.process != "gone" and entry.live:
                 self._want(entry)
+        for run_id in {entry.run_id for entry in self._roster.agents.values() if entry.live}:
+            self._check_budget(run_id)  # prices and the budget may have changed
         self._arm()
 
     def _want(self, entry: AgentEntry, *, seek: bool = False) -> None:
@@ -202,9 +204,8 @@ class UsageAccounts:
                     log.exception("bug while reading the usage of an agent", agent=entry.agent_id)
                     return
             ours.wanted |= more
-            if changed:
-                self._check_budget(entry.run_id)
             if changed or reading.seek:
+                self._check_budget(entry.run_id)
                 self.changed(entry)
         if not entry.live and ours.settling is None:
             ours.account.rest()
@@ -243,9 +244,15 @@ class UsageAccounts:
         return usage_view(row, ours.account.sums, self._prices(), NOT_FOUND if missing else "")
 
     def items(self, entry: AgentEntry) -> list[InboxItem]:
-        """The item of a team run that has cost more than ``budget_usd``, at the run's first agent."""
+        """The item of a team run that has cost more than ``budget_usd``, at the run's first agent.
+
+        One that was dismissed stays so for this run and this budget, whatever is spent after it, and whichever agent
+        has the record.
+        """
         over = self._over.get(entry.run_id)
-        if over is None or self._first_of(entry.run_id) is not entry or over[0] in entry.state.answers:
+        if over is None or self._first_of(entry.run_id) is not entry:
+            return []
+        if any(over[0] in other.state.answers for other in self._of_run(entry.run_id)):
             return []
         text = f"the agents of {entry.run_id} have cost about ${self._cost_of(entry.run_id):.2f}: over budget_usd"
         item = InboxItem(over[0], "budget", entry.agent_id, text, over[1], holds=False, answers=("dismiss",))
@@ -254,6 +261,10 @@ class UsageAccounts:
     def _check_budget(self, run_id: str) -> None:
         budget = self._roster.config().budget_usd
         first = self._first_of(run_id)
+        if budget:
+            for entry in self._of_run(run_id):
+                if self._of(entry).sought_at is None:  # it ended before this daemon began
+                    self._want(entry)
         if first is None or not budget or self._cost_of(run_id) <= budget:
             self._over.pop(run_id, None)
             return
@@ -264,14 +275,16 @@ class UsageAccounts:
 
     def _first_of(self, run_id: str) -> AgentEntry | None:
         """The run's first agent that is not deleted: its records keep what is answered to the run's item."""
-        members = (entry for entry in self._roster.agents.values() if entry.run_id == run_id and entry.live)
+        members = (entry for entry in self._of_run(run_id) if entry.live)
         return min(members, key=lambda entry: (entry.state.created_at or "", entry.agent_id), default=None)
 
     def _cost_of(self, run_id: str) -> float:
-        """What is known of the run's cost."""
-        entries = (entry for entry in self._roster.agents.values() if entry.run_id == run_id)
+        """What is known of the run's cost, deleted agents included."""
         prices = self._prices()
-        return sum(ours.account.sums.known_cost(prices) for e in entries if (ours := self._agents.get(e.agent_id)))
+        return sum(self._of(entry).account.sums.known_cost(prices) for entry in self._of_run(run_id))
+
+    def _of_run(self, run_id: str) -> Iterator[AgentEntry]:
+        return (entry for entry in self._roster.agents.values() if entry.run_id == run_id)
 
     def _prices(self) -> Prices:
         return cast("Prices", self._roster.config().prices)

@@ -13,10 +13,12 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.core.glyphs import OUTCOME, STATUS
 from orchestrator.core.inbox_items import InboxItem, ItemKind
 from orchestrator.core.model_usage import NO_MODEL
+from orchestrator.core.record_drafts import happened, inbox_draft
 from orchestrator.engines.permission_requests import Asked
 from orchestrator.faces import status_lines as status_module
 from orchestrator.faces.inbox_lines import inbox_lines
 from orchestrator.faces.row_words import cost_text, totals_parts
+from orchestrator.faces.snapshot_client import offline_snapshot
 from orchestrator.faces.status_lines import footer, status_lines
 from orchestrator.faces.text_table import age, lines_of
 from orchestrator.faces.top.item_texts import item_lines
@@ -232,8 +234,42 @@ async def test_all_faces_show_the_same_totals(scene):
     _, snapshot, _ = scene
     parts = totals_parts(snapshot)
     assert parts == ["5 agents", "1 needs you", "2 busy", "2 idle", "1 ✕", "$0.41"]
-    assert footer(snapshot["agents"], None) == " · ".join(parts)
+    assert footer(snapshot["totals"], None) == " · ".join(parts)
     assert all(any(part in line for line in plain(summary(snapshot))) for part in parts)
+
+
+async def test_what_a_deleted_agent_did_and_cost_stays_in_the_totals_of_all_faces(tmp_path):
+    team = Team(tmp_path)
+    roster, used = team.roster, {"a": USED, "b": {**USED, "cost_usd": 1.0}}
+    feed = SnapshotFeed(
+        roster, Approvals(roster, DialogAnswers(None)), RowFacts(usage=lambda entry: used[entry.agent_id]), "b1"
+    )
+    for name in used:
+        entry = await team.agent(name)
+        await delivery.enqueue(roster, name, task_id=f"{name}-1", payload="make", req=f"m:{name}")
+        await delivery.wait_for_command(roster, name, 1, timeout_s=0, age_s=0, req="w:1")
+        await delivery.emit_event(roster, name, 1, kind="result", task_id=None, payload=1, done=None, req="e:1")
+    assert totals_parts(feed.whole()) == ["2 agents", "2 idle", "2 ✓", "$1.41"]
+    for name, left in (("b", ["1 agent", "1 idle"]), ("a", ["0 agents"])):
+        entry = roster.agents[name]
+        at = rfc3339(team.clock.now())
+        await roster.commit(entry, [inbox_draft(entry.state, "stop", at, "m:stop")])
+        await roster.commit(entry, [happened(entry.state, "stopped", at, by="orchestrator", how="x")])
+        await roster.commit(entry, [happened(entry.state, "deleted", at, by="orchestrator")])
+        snapshot = feed.whole()
+        parts = totals_parts(snapshot)
+        assert parts == [*left, "2 ✓", "$1.41"]
+        assert footer(snapshot["totals"], None) == " · ".join(parts)
+        assert all(any(part in line for line in plain(summary(snapshot))) for part in parts)
+        assert (
+            totals_parts(json.loads((await TeamResources(roster, feed).read("team://snapshot", None)).text)) == parts
+        )
+        assert offline_snapshot(tmp_path)["totals"]["finished"] == snapshot["totals"]["finished"]
+    # Another run begins: the figures of the one that is over are not its own.
+    used["c"] = {**USED, "cost_usd": 0.1}
+    (await team.agent("c")).state.spec["run_id"] = "run-20300101-000000-aaaaaa"
+    assert totals_parts(feed.whole()) == ["1 agent", "1 idle", "$0.10"]
+    team.close()
 
 
 async def test_the_inbox_is_the_same_as_that_of_the_snapshot(scene):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from orchestrator.core import glyphs
-from orchestrator.core.attention import in_order
+from orchestrator.core.attention import in_order, totals
 from orchestrator.faces.status_lines import footer, status_lines
 from orchestrator.faces.text_table import Column, columns_of, cut, lines_of
 
@@ -48,7 +48,7 @@ def test_each_agent_has_one_line_that_fits_the_terminal(width, ascii_only):
     lines = [line.text for line in status_lines(EIGHT, width, NOW, ascii_only=ascii_only)]
     assert len(lines) == 1 + len(EIGHT)
     assert max(columns_of(line) for line in lines) <= width
-    assert columns_of(footer(EIGHT, width, ascii_only=ascii_only)) <= width
+    assert columns_of(footer(totals(EIGHT), width, ascii_only=ascii_only)) <= width
 
 
 def test_a_narrow_pane_shows_who_what_and_how_long():
@@ -80,14 +80,14 @@ def test_an_idle_agent_whose_last_task_failed_says_so():
     assert "✕ make lint" in line.text
     assert "exit code 2" in line.text
     assert (
-        footer([EIGHT[3] | {"finished": {"result": 1, "error": 3, "canceled": 1}}], 80)
+        footer(totals([EIGHT[3] | {"finished": {"result": 1, "error": 3, "canceled": 1}}]), 80)
         == "1 agent · 1 idle · 1 ✓ 3 ✕ 1 ⊘"
     )
 
 
 def test_the_footer_counts_the_team():
-    assert footer(EIGHT, None) == "8 agents · 2 need you · 4 busy · 2 idle"
-    assert footer(EIGHT[:2], None, ascii_only=True) == "2 agents - 1 needs you - 1 busy"
+    assert footer(totals(EIGHT), None) == "8 agents · 2 need you · 4 busy · 2 idle"
+    assert footer(totals(EIGHT[:2]), None, ascii_only=True) == "2 agents - 1 needs you - 1 busy"
 
 
 def test_an_attempt_is_shown_from_the_second_on():

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment, OrchestratorError
-from orchestrator.spawn import artifacts, local_planner
+from orchestrator.spawn import artifacts, home_location, local_planner
 from orchestrator.spawn.run_data import Fault, Reply, RunRequest
 from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
@@ -505,8 +505,17 @@ def test_people_see_that_a_run_has_ended_because_its_budget_was_used_up(tmp_path
         (home,) = desk.runs._homes.values()
         words = "UPDATE runs SET error = ?, summary = ? WHERE id = ?"
         await home.db.write(lambda con: con.execute(words, (error, summary, run_id)) and None)
-        return *before, *await desk.runs.people_rows()
+        rows = *before, *await desk.runs.people_rows()
+        assert home_location.has_work(home.path, desk.runs._project)
+        assert not home_location.has_work(home.path, "/another/project")
+        noted = [await desk.runs.dismiss_budget(run_id, who) for who in ("ada (cli)", "bob (top)")]
+        assert not home_location.has_work(home.path, desk.runs._project)
+        events = await desk.runs.events(desk.env, run_id, 0, None)
+        return *rows, *await desk.runs.people_rows(), noted, [event["message"] for event in events]
 
-    before, after = play(tmp_path, seen)
+    before, after, dismissed, noted, messages = play(tmp_path, seen)
     assert (before["over_budget"], before["reason"]) == (False, "")
-    assert after["over_budget"] and "budget" in after["reason"]
+    assert after["over_budget"] and "budget" in after["reason"] and not after["dismissed"]
+    assert dismissed == {**after, "dismissed": True}
+    assert (noted, sum("ada (cli)" in said for said in messages)) == ([True, False], 1)
+    assert "bob" not in "".join(messages)

@@ -202,12 +202,17 @@ async def test_who_needs_a_human_comes_first_and_items_that_hold_an_agent_before
 
 async def test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebody_takes_note(watched):
     row = {"kind": "spawn", "id": "r1", "title": "Say yes", "status": "completed", "reason": "its budget is used up"}
-    earlier, later = "2025-01-01T00:00:00.000Z", "2026-06-01T00:00:00.000Z"
+    at, noted = "2025-01-01T00:00:00.000Z", []
     runs = [
-        {**row, "since": later, "over_budget": True}, {**row, "id": "old", "since": earlier, "over_budget": True},
-        {**row, "id": "r2", "since": later, "over_budget": False}, {**row, "id": "squad", "since": later},
+        {**row, "since": at, "over_budget": True}, {**row, "id": "r0", "over_budget": True, "dismissed": True},
+        {**row, "id": "r2", "since": at, "over_budget": False}, {**row, "id": "squad", "since": at},
     ]  # fmt: skip
-    watched.approvals.run_items = watched.feed.run_items
+
+    async def note(run_id, who):
+        noted.append((run_id, who))
+        return len(noted) == 1
+
+    watched.approvals.run_items, watched.approvals.dismiss_run = watched.feed.run_items, note
     known = await watched.news({})
     watched.feed.runs = lambda: runs
     known = await watched.news(known)
@@ -218,6 +223,7 @@ async def test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebod
     assert refused.value.code == "cannot_answer"
     dismissed = GivenAnswer("dismiss", "", Answerer("top", "ada"))
     assert (await watched.approvals.answer(item["id"], dismissed))["ok"]
+    assert noted == [("r1", "ada (top)")]
     assert (await watched.news(known))["inbox"] == []
     with pytest.raises(Conflict) as over:
         await watched.approvals.answer(item["id"], dismissed)

@@ -330,6 +330,35 @@ async def test_a_run_over_its_budget_is_one_item_until_somebody_takes_note(begin
     assert lot.usage.items(first) == []
 
 
+async def test_a_dismissed_budget_stays_dismissed_when_the_agent_with_the_record_is_deleted(begin):
+    lot = begin(budget_usd=1.0, prices={"claude": {"input": 1.0, "output": 0.0}})
+    first, second = await lot.agent("a1"), await lot.agent("a2")
+    second.session = "second-session"
+    lot.say(1, input_tokens=1_200_000)
+    await lot.happens(first)
+    (item,) = lot.usage.items(first)
+    first.state.answers[item.item_id] = object()
+    first.state.life = "deleted"
+    lot.say(2, input_tokens=600_000, file="second-session.jsonl")
+    await lot.happens(second)
+    assert (lot.usage.items(first), lot.usage.items(second)) == ([], [])
+
+
+async def test_the_next_daemon_counts_deleted_agents_towards_the_budget(begin):
+    lot = begin(budget_usd=1.0, prices={"claude": {"input": 1.0, "output": 0.0}})
+    first, second = await lot.agent("a1"), await lot.agent("a2")
+    second.session = "second-session"
+    lot.say(1, input_tokens=900_000)
+    await lot.happens(first)
+    first.state.life = "deleted"
+    lot.say(2, input_tokens=200_000, file="second-session.jsonl")
+    lot.team.roster.listeners.remove(lot.usage.seen)
+    lot.usage = UsageAccounts(lot.team.roster)
+    await lot.happens(second)
+    (item,) = lot.usage.items(second)
+    assert "1.10" in item.text
+
+
 async def test_an_agent_that_ended_keeps_its_sums_and_not_its_ids(begin):
     lot = begin()
     entry = await lot.agent()
