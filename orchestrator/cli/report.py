@@ -11,6 +11,7 @@ import typer
 from orchestrator.cli import options, output, reports
 from orchestrator.cli.recorded_cost import figures_here
 from orchestrator.cli.run_choice import choose_run
+from orchestrator.cli.spawn_and_squad_runs import runs_here
 from orchestrator.faces.daemon_client import project_here
 
 
@@ -37,7 +38,7 @@ def report(
 
     root = project_here().root
     run_id = run or choose_run(project_here(), "", "say which: orchestrator report")
-    made = report_data.report_of(root, run_id, datetime.now(UTC), figures_here(root))
+    made = report_data.report_of(root, run_id, datetime.now(UTC), figures_here(root), runs_here(root))
     place = None
     if file is not None or not as_json:
         place = reports.place_of(root, file, f"{run_id}.html")

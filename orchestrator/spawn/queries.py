@@ -105,6 +105,15 @@ def runs(con: sqlite3.Connection, status: RunStatus | None = None, limit: int = 
     return [as_run(row) for row in con.execute(f"SELECT * FROM runs {which} ORDER BY number DESC LIMIT ?", values)]
 
 
+def run_ids_between(con: sqlite3.Connection, project: str, begin: str, end: str, limit: int) -> list[str]:
+    """The runs of a project that were created between two times (RFC 3339 UTC), the oldest first."""
+    rows = con.execute(
+        "SELECT id FROM runs WHERE project = ? AND created_at BETWEEN ? AND ? ORDER BY number LIMIT ?",
+        (project, begin, end, limit),
+    )
+    return [str(row["id"]) for row in rows]
+
+
 def unfinished(con: sqlite3.Connection) -> list[RunRow]:
     """Every run that has not ended, in the order of the queue.
 

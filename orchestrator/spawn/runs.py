@@ -39,7 +39,6 @@ from orchestrator.spawn.openrouter import ModelApi, origin
 from orchestrator.spawn.queries import RunMoment
 from orchestrator.spawn.run_data import RUN_ENDED, Event, RunRequest, RunRow, RunStatus
 from orchestrator.spawn.run_seals import Seals
-from orchestrator.spawn.scheduler import PARTIAL
 
 log = structlog.get_logger()
 
@@ -263,7 +262,7 @@ class SpawnRuns:
             for run in await home.db.read(_listed, home, None, LISTED):
                 with contextlib.suppress(BadRequest):  # removed meanwhile
                     state = await run_results.status(home, run.id, self._clock.now())
-                    over = run.error == "budget" or run.summary.startswith(PARTIAL)
+                    over = views.is_over_budget(run)
                     seen = run.project != self._project or await home.db.read(queries.budget_dismissed, run.id)
                     rows.append(views.people_row(run, state, over_budget=over, dismissed=over and seen))
         return rows[:LISTED]

@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.spawn import costs
 from orchestrator.spawn.run_data import CUT_OFF, NODE_ENDED, RUN_ENDED, AttemptRow, Event, NodeRow, RunRow
 from orchestrator.spawn.run_seals import FOREIGN
+from orchestrator.spawn.scheduler import PARTIAL
 
 TASK_CHARS = 200
 
@@ -167,6 +168,11 @@ def listed(run: RunRow) -> dict[str, Any]:
         "updated_at": run.updated_at,
         **({"foreign": True} if run.foreign else {}),
     }
+
+
+def is_over_budget(run: RunRow) -> bool:
+    """Whether the run has ended because its budget did not pay for more."""
+    return run.error == "budget" or run.summary.startswith(PARTIAL)
 
 
 def people_row(

@@ -57,7 +57,7 @@ PACKAGES = {
     "faces": {"base", "trust", "core", "edge", "worker", "team"},
     # Parse, call one service, render.
     "cli": {
-        "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "spawn", "gsd",
+        "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "squad", "spawn", "gsd",
         "project_trust", "daemon", "faces",
     },
     # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.

@@ -35,6 +35,11 @@ UsageOf = Callable[[str, str], tuple[Figures | None, Mapping[str | None, Figures
 """Tokens and cost of an agent, by id and engine: of all its requests (None: not known), and of each task."""
 
 
+RunsBetween = Callable[[str, str], tuple[list[dict[str, Any]], str]]
+"""Spawn runs and squads that began between two moments, as rows of the snapshot with ``began`` and ``ended``, and why
+some may be missing (empty: none are)."""
+
+
 class RunReport(NamedTuple):
     """The report's values, and the timeline that is drawn of the same records."""
 
@@ -47,11 +52,18 @@ def no_usage(_agent_id: str, _engine: str) -> tuple[Figures | None, Mapping[str 
     return None, {}
 
 
-def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usage) -> RunReport:
+def no_runs(_begin: str, _end: str) -> tuple[list[dict[str, Any]], str]:
+    """For a project without spawn runs and squads."""
+    return [], ""
+
+
+def report_of(
+    root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usage, runs_between: RunsBetween = no_runs
+) -> RunReport:
     """The report of a run at the moment ``at``, from its files alone; BadRequest ``unknown_run``.
 
-    ``{project, title, made_at, run, totals, agents, tasks, waits, gaps}``. Texts are masked, and cut so that all of
-    them together have about `BUDGET` characters.
+    ``{project, title, made_at, run, totals, agents, tasks, runs, runs_unknown, waits, gaps}``. Texts are masked, and
+    cut so that all of them together have about `BUDGET` characters.
     """
     records = run_records(root, run_id, _kept)
     timeline = timelines.timeline(records)
@@ -70,6 +82,7 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
         for agent, lane in zip(records.agents, timeline.agents, strict=True)
     ]
     _add_changes(root, records.agents, tasks, last, until)
+    runs, runs_unknown = runs_between(timeline.begin, last) if timeline.begin else ([], "")
     values = {
         "project": str(root),
         "title": root.name,
@@ -84,6 +97,8 @@ def report_of(root: Path, run_id: str, at: datetime, usage_of: UsageOf = no_usag
         "totals": _totals(agents, tasks, waits),
         "agents": agents,
         "tasks": tasks,
+        "runs": [_run(row, last) for row in runs],
+        "runs_unknown": one_line(runs_unknown, timelines.TEXT),
         "waits": sorted(waits, key=lambda wait: str(wait["begin"])),
         "gaps": [gap._asdict() for gap in timeline.gaps],
     }
@@ -222,6 +237,14 @@ def _agent(agent: AgentRecords, lane: Lane, usage: Figures | None, last: str) ->
         "waited_s": waited_s(lane, last),
         "usage": usage,
     }
+
+
+_RUN = ("kind", "id", "status", "began", "ended", "done", "failed", "total", "waves", "cost_usd")
+
+
+def _run(row: Mapping[str, Any], last: str) -> dict[str, Any]:
+    texts = {key: one_line(str(row.get(key) or ""), timelines.TEXT) for key in ("title", "reason")}
+    return {key: row[key] for key in _RUN} | texts | {"seconds": seconds_between(row["began"], row["ended"] or last)}
 
 
 _DIFF = ("branch", "ahead", "behind", "files_changed", "insertions", "deletions", "merged", "error")

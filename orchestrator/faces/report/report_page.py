@@ -62,6 +62,7 @@ def html(report: RunReport) -> str:
         *_waits(values["waits"], live=values["run"]["live"]),
         *_failures(values["tasks"], ids),
         *_agents(values["agents"]),
+        *_runs(values["runs"], values["runs_unknown"]),
         *_tasks(values["tasks"], ids),
         *_gaps(values["gaps"]),
     ]
@@ -165,6 +166,31 @@ def _agents(agents: list[dict[str, Any]]) -> Iterator[str]:
     ]
     heads = ("agent", "role", "engine", "tasks", "work", "waited", "launches", "tokens and cost", "worktree now")
     yield from _table(heads, rows, "This run has no agents.")
+
+
+def _runs(runs: list[dict[str, Any]], unknown: str) -> Iterator[str]:
+    if not runs and not unknown:
+        return
+    yield '<h2 id="runs">Spawn runs and squads of the project in this time</h2>'
+    if unknown:
+        yield f'<p class="warn">Spawn runs may be missing: {_own(unknown)}</p>'
+    rows = [
+        (
+            "spawn run" if run["kind"] == "spawn" else run["kind"],
+            run["title"],
+            clock(run["began"]),
+            duration(run["seconds"]) + ("" if run["ended"] else ", not ended"),
+            run["status"],
+            f"{run['done']} of {run['total']}" + (f", {run['failed']} failed" if run["failed"] else ""),
+            "" if run["waves"] is None else run["waves"] + 1,
+            dollars(run["cost_usd"]) if run["kind"] == "spawn" else "not reported",
+            run["reason"],
+            run["id"],
+        )
+        for run in runs
+    ]
+    heads = ("kind", "task", "began", "took", "state", "nodes or members", "waves", "cost", "why", "id")
+    yield from _table(heads, rows, "")
 
 
 def _launches(agent: dict[str, Any]) -> str:

@@ -278,9 +278,7 @@ class Approvals:
         for item in self.run_items():
             if item.item_id == wanted:
                 must_take(item, given.decision)
-                if not await self.dismiss_run(
-                    item.run_id, one_line(f"{given.by.user} ({given.by.face})", READ_CHARS)
-                ):
+                if not await self.dismiss_run(item.run_id, one_line(f"{given.by.user} ({given.by.face})", 200)):
                     raise Conflict("item_over", f"item {wanted} was dismissed already")
                 self._pending.remember(wanted, "dismissed")
                 return answer_given(item.item_id, item.agent_id, given.decision, given.rule)

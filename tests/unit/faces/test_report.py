@@ -270,6 +270,27 @@ def test_the_cost_of_an_agent_whose_requests_were_not_counted_is_unknown_and_not
     assert report.values["totals"]["usage"]["cost_unknown"] == 1
 
 
+def test_spawn_runs_and_squads_of_that_time_are_listed_with_what_they_came_to(files):
+    asked = []
+    spawn = {
+        "kind": "spawn", "id": "r1", "title": "say </td><b>yes", "status": "failed", "began": at(5), "ended": None,
+        "done": 1, "failed": 2, "total": 3, "waves": 1, "cost_usd": 0.25, "reason": "sk-ant-api03-" + "x" * 40,
+    }  # fmt: skip
+    squad = {**spawn, "kind": "squad", "id": "s1", "waves": None, "cost_usd": None, "title": "tester", "reason": ""}
+
+    def between(begin, end):
+        asked.append(begin <= end)
+        return [spawn, squad], "the home cannot be read"
+
+    history(files)
+    report = made(files, runs_between=between)
+    assert asked == [True]
+    assert [run["id"] for run in report.values["runs"]] == ["r1", "s1"]
+    page = html(report)
+    assert "1 of 3, 2 failed" in page and "$0.25" in page and "the home cannot be read" in page
+    assert "<b>yes" not in page and "x" * 40 not in page
+
+
 def test_waits_at_the_same_time_count_once_and_rules_not_at_all(files):
     agent = files.agent("c1")
     agent.out("blocked", 10, kind="permission", reason="a")

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.spawn import artifacts, home_location, local_planner
+from orchestrator.spawn.recorded_runs import recorded_runs
 from orchestrator.spawn.run_data import Fault, Reply, RunRequest
 from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
@@ -511,6 +512,12 @@ def test_people_see_that_a_run_has_ended_because_its_budget_was_used_up(tmp_path
         noted = [await desk.runs.dismiss_budget(run_id, who) for who in ("ada (cli)", "bob (top)")]
         assert not home_location.has_work(home.path, desk.runs._project)
         events = await desk.runs.events(desk.env, run_id, 0, None)
+        env, now = {"SMART_SPAWN_MCP_HOME": str(home.path)}, SystemClock().now()
+        (recorded,) = recorded_runs(env, desk.runs._project, "2000", "3000", now)
+        assert (recorded["id"], recorded["done"], recorded["over_budget"]) == (run_id, rows[-1]["done"], True)
+        assert recorded["began"] <= recorded["ended"] == recorded["since"]
+        assert recorded_runs(env, "/another/project", "2000", "3000", now) == []
+        assert recorded_runs(env, desk.runs._project, "2000", "2001", now) == []
         return *rows, *await desk.runs.people_rows(), noted, [event["message"] for event in events]
 
     before, after, dismissed, noted, messages = play(tmp_path, seen)

@@ -1,0 +1,19 @@
+"""The squads of a project in a span of time, as their files tell them. Reads only; needs no daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orchestrator.journal.project_files import Paths
+from orchestrator.squad import results, squad_files
+
+
+def recorded_squads(root: Path, begin: str, end: str) -> list[dict[str, Any]]:
+    """Rows as `results.people_row` with ``began`` and ``ended``, without those that answered nodes of spawn runs."""
+    files = [file for file in squad_files.known(Paths(root)) if begin <= file.created_at <= end]
+    return [
+        {**results.people_row(file), "began": file.created_at, "ended": file.ended_at}
+        for file in files
+        if not file.req.startswith(results.SPAWN)
+    ]
