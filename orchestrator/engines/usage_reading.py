@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from orchestrator.base.secret_masks import one_line
@@ -16,14 +17,20 @@ ID_CHARS = 200
 MODEL_CHARS = 100
 UNNAMED = "unknown model"
 COST_MAX = 1e6
+THREADS = 100
+"""So many further sessions are taken from one line."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 
 
 class UsageLine(NamedTuple):
-    """What one line of a transcript says: a request, if any, and the model of the requests that follow it."""
+    """What one line of a transcript says: a request, if any, and the model of the requests that follow it.
+
+    ``threads`` are ids of further sessions that this one has started, each with a transcript of its own.
+    """
 
     request: ModelRequest | None
     model: str
+    threads: tuple[str, ...] = ()
 
 
 class TranscriptUsage(NamedTuple):
@@ -50,10 +57,18 @@ def claude_line(line: Mapping[str, Any], model: str) -> UsageLine:
 
 
 def codex_line(line: Mapping[str, Any], model: str) -> UsageLine:
-    """Of Codex: a line of its own for each request; the model is in the line with which the turn begins."""
+    """Of Codex: a line of its own for each request; the model is in the line with which the turn begins.
+
+    A thread that it starts as a subagent has a rollout of its own; the call that starts it names the thread.
+    """
     said = line.get("payload")
     if not isinstance(said, dict):
         return UsageLine(None, model)
+    item = said.get("item")
+    if line.get("type") == "event_msg" and isinstance(item, dict) and item.get("type") == "CollabAgentToolCall":
+        threads = item.get("receiver_thread_ids")
+        named = threads[:THREADS] if isinstance(threads, list) else ()
+        return UsageLine(None, model, tuple(thread for thread in named if isinstance(thread, str)))
     if line.get("type") == "turn_context":
         return UsageLine(None, _model(said.get("model")))
     if line.get("type") != "token_usage_record":
@@ -101,7 +116,7 @@ def recorded_request(line: Mapping[str, Any]) -> ModelRequest | None:
 
 
 CLAUDE = TranscriptUsage((b'"usage"',), claude_line, "{session}/subagents/agent-*.jsonl")
-CODEX = TranscriptUsage((b'"token_usage_record"', b'"turn_context"'), codex_line)
+CODEX = TranscriptUsage((b'"token_usage_record"', b'"turn_context"', b'"CollabAgentToolCall"'), codex_line)
 GEMINI = TranscriptUsage((b'"tokens"',), gemini_line, "{session}/*.jsonl")
 
 
@@ -134,4 +149,11 @@ def _model(name: object) -> str:
 
 
 def _time(at: object) -> str:
-    return at if isinstance(at, str) and _TIME.fullmatch(at) else ""
+    """The time, if it is one: `datetime` knows no thirteenth month, and no year after 9999 in any zone."""
+    if not isinstance(at, str) or not _TIME.fullmatch(at):
+        return ""
+    try:
+        datetime.fromisoformat(at).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return ""
+    return at

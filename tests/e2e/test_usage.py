@@ -48,6 +48,7 @@ def test_every_request_of_an_agent_is_counted_once_and_belongs_to_its_task(make_
 SUBAGENT = {"description": "sub", "prompt": 'SCRIPT: {"say": "hello"}'}
 STARTS = {
     "claude": {"name": "Agent", "arguments": {**SUBAGENT, "subagent_type": "general-purpose"}},
+    "codex": {"name": "spawn_agent", "arguments": {"message": SUBAGENT["prompt"], "agent_type": "default"}},
     "opencode": {"name": "task", "arguments": {**SUBAGENT, "subagent_type": "general"}},
 }
 

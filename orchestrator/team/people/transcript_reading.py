@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
@@ -19,16 +19,23 @@ from orchestrator.engines.usage_reading import UNNAMED, TranscriptUsage
 CHUNK = 1 << 20
 LINE_MAX = 16 << 20
 """A longer line is passed over."""
+BEFORE = 512
+"""Bytes before a position by which the file is recognized: a line of figures has an id in them."""
 READ_MAX = 8 << 20
 """Bytes of one reading; the next one goes on there."""
 
 
 @dataclass
 class TranscriptPosition:
-    """Up to where a transcript was read: the file, the start of the next line, and the model named last."""
+    """Up to where a transcript was read: the file, the start of the next line, and the model named last.
+
+    ``threads`` are the further sessions that it has named.
+    """
 
     file: tuple[int, int] = (0, 0)  # device and inode
     offset: int = 0
+    before: bytes = b""  # what stands before the offset: a file that was written anew has something else there
+    threads: set[str] = field(default_factory=set)
     in_long_line: bool = False
     model: str = UNNAMED
 
@@ -36,7 +43,8 @@ class TranscriptPosition:
 def read_on(path: Path, position: TranscriptPosition, usage: TranscriptUsage) -> tuple[list[ModelRequest], bool]:
     """The requests in the whole lines after the position, and whether there is more to read. Moves the position.
 
-    A file that was replaced or has become shorter is read from its beginning. Links and files of others are not read.
+    A file that was replaced, written anew or has become shorter is read from its beginning. Links and files of others
+    are not read.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -47,13 +55,24 @@ def read_on(path: Path, position: TranscriptPosition, usage: TranscriptUsage) ->
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
             return [], False
         file = about.st_dev, about.st_ino
-        if position.file != file or about.st_size < position.offset:
+        if position.file != file or not _goes_on(fd, about.st_size, position):
             position.file, position.offset, position.in_long_line, position.model = file, 0, False, UNNAMED
-        return _requests(fd, about.st_size, position, usage)
+        found = _requests(fd, about.st_size, position, usage)
+        position.before = _before(fd, position.offset)
+        return found
     except OSError:
         return [], False
     finally:
         os.close(fd)
+
+
+def _goes_on(fd: int, size: int, position: TranscriptPosition) -> bool:
+    return size >= position.offset and _before(fd, position.offset) == position.before
+
+
+def _before(fd: int, offset: int) -> bytes:
+    begin = max(0, offset - BEFORE)
+    return os.pread(fd, offset - begin, begin)
 
 
 def _requests(
@@ -95,5 +114,6 @@ def _read(line: bytes, position: TranscriptPosition, usage: TranscriptUsage) -> 
         return None
     if not isinstance(content, dict):
         return None
-    request, position.model = usage.read(content, position.model)
+    request, position.model, threads = usage.read(content, position.model)
+    position.threads.update(threads)
     return request

@@ -77,6 +77,7 @@ class _AgentUsage:
     tasks: tuple[TaskSpan, ...] = ()  # replaced as a whole: the thread reads it after the transcript
     reported: list[ModelRequest] = field(default_factory=list)  # by its plugin, not counted yet
     transcripts: dict[Path, tuple[str, TranscriptPosition]] = field(default_factory=dict)
+    threads: set[str] = field(default_factory=set)  # further sessions that its transcripts name
     wanted: bool = False
     seek: bool = False
     sought_at: float | None = None
@@ -341,11 +342,16 @@ def _read(paths: Paths, ours: _AgentUsage, reading: _UsageReading) -> tuple[bool
         requests, goes_on = read_on(path, position, reading.usage)
         changed |= account.add(requests, partial(facts, session=session))
         more |= goes_on
+    named = {thread for _, position in ours.transcripts.values() for thread in position.threads} - ours.threads
+    if named and reading.usage is not None and len(ours.threads) < FILES_MAX:
+        ours.threads |= named
+        _seek(paths, ours, reading, reading.usage)
+        more = True
     return changed, more
 
 
 def _seek(paths: Paths, ours: _AgentUsage, reading: _UsageReading, usage: TranscriptUsage) -> None:
-    for session in reading.sessions:
+    for session in (*reading.sessions, *sorted(ours.threads)):
         transcript = transcript_of(paths, reading.agent_id, reading.engine, session)
         if transcript is None:
             continue

@@ -135,3 +135,15 @@ def test_a_request_is_read_again_from_our_own_record():
     record = {"id": "a", "model": "m", "input": 1, "cached": 2, "cache_write": 3, "output": 4, "cost": 0.1, "at": AT}
     assert usage_reading.recorded_request(record) == ModelRequest("a", "m", 1, 2, 3, 4, 0.1, AT)
     assert usage_reading.recorded_request({**record, "input": -1}) is None
+
+
+@pytest.mark.parametrize(
+    "at", ["9999-99-99T99:99:99Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-02-30T00:00:00Z"]
+)
+def test_a_time_that_cannot_be_is_left_out_and_the_request_counts(at):
+    line = {"id": "r1", "model": "m", "input": 1, "cached": 0, "cache_write": 0, "output": 1, "at": at}
+    assert usage_reading.recorded_request(line).at == ""
+    assert (
+        usage_reading.recorded_request({**line, "at": "2026-02-03T00:00:00.5+01:00"}).at
+        == "2026-02-03T00:00:00.5+01:00"
+    )

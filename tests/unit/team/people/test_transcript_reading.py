@@ -49,6 +49,15 @@ def test_a_file_that_was_shortened_or_replaced_is_read_from_its_beginning(path):
     assert ids(path, position) == ["m4", "m5", "m6"]
 
 
+def test_a_file_that_was_written_anew_in_place_and_is_longer_is_read_from_its_beginning(path):
+    position = TranscriptPosition()
+    path.write_bytes(line(1) + line(2))
+    assert ids(path, position) == ["m1", "m2"]
+    path.write_bytes(b"".join(map(line, range(10, 16))))
+    assert ids(path, position) == [f"m{number}" for number in range(10, 16)]
+    assert ids(path, position) == []
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
 def test_lines_may_end_anywhere_in_a_chunk(path, monkeypatch, chunk):
     monkeypatch.setattr(transcript_reading, "CHUNK", chunk)

@@ -237,6 +237,46 @@ async def test_a_forked_session_and_subagents_are_counted_once(begin):
     assert lot.lines()[-1]["session"] == "other-session"
 
 
+def rollout(place, thread, *lines):
+    """A rollout of Codex with these payloads."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / f"rollout-2026-01-01T00-00-00-{thread}.jsonl").open("a") as file:
+        for kind, payload in lines:
+            file.write(json.dumps({"type": kind, "payload": payload}) + "\n")
+
+
+def used(number):
+    usage = {"input_tokens": 5, "output_tokens": 10}
+    return "token_usage_record", {"response_id": f"r{number}", "usage": usage}
+
+
+def starts(*threads):
+    return "event_msg", {
+        "type": "item_completed",
+        "item": {"type": "CollabAgentToolCall", "receiver_thread_ids": threads},
+    }
+
+
+async def test_the_threads_that_codex_starts_are_counted_once_with_their_own_threads(begin, monkeypatch, tmp_path):
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    place = tmp_path / "codex" / "sessions" / "2026" / "01" / "01"
+    lot = begin()
+    entry = await lot.agent(engine="codex")
+    rollout(place, SESSION, used(1), starts("sub-thread-1", "../../evil", 7), used(2))
+    rollout(place, "sub-thread-1", used(2), used(3), starts("sub-thread-2", "sub-thread-1", SESSION))
+    assert await lot.happens(entry) == (3, 30)
+    rollout(place, "sub-thread-2", used(4))  # is written later
+    entry.turn = "ended"
+    assert await lot.happens(entry) == (4, 40)
+    rollout(place, "a-strangers-thread", used(5))
+    await lot.passes(SETTLE_S)
+    assert (await lot.happens(entry))[0] == 4
+    follower = UsageAccounts(lot.team.roster)
+    follower.seen(entry)
+    await asyncio.wait(list(follower._tasks))
+    assert follower.usage_of(entry)["requests"] == 4
+
+
 async def test_gemini_writes_an_answer_several_times_and_its_subagents_in_a_folder_of_the_session(begin, monkeypatch):
     lot = begin()
     entry = await lot.agent(engine="gemini")
