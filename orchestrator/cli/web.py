@@ -16,11 +16,9 @@ from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
 from orchestrator.faces.daemon_client import project_here
 
-PORT = 8750
-
 
 def web(  # noqa: PLR0917  (typer calls it by name)
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0: any free one.")] = PORT,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0: any free one.")] = 0,
     read_only: Annotated[bool, typer.Option("--read-only", help="Print a link that can only read.")] = False,
     share: Annotated[bool, typer.Option("--share", help="Print also a link that can only read.")] = False,
     listen: Annotated[
@@ -43,7 +41,7 @@ def web(  # noqa: PLR0917  (typer calls it by name)
     """Serve the team as web pages on this machine until Ctrl-C.
 
     Prints a link with a token, once and on the terminal only. The pages show the team and answer what waits for you.
-    From another machine: ssh -L 8750:127.0.0.1:8750 HOST. Agents get nothing, whatever token they have.
+    From another machine: ssh -L PORT:127.0.0.1:PORT HOST. Agents get nothing, whatever token they have.
     """
     options.refuse_agents(changes=not read_only)
     place = project_here()
@@ -63,12 +61,9 @@ def web(  # noqa: PLR0917  (typer calls it by name)
         raise BadRequest(
             "bad_argument", f"{address} is no address that a browser can open", "say by which: --host NAME:PORT"
         )
-    if behind_proxy and not host:
-        raise BadRequest(
-            "bad_argument",
-            "the address of the proxy is not known",
-            "say how the browser names it: --host NAME[:PORT]",
-        )
+    if behind_proxy and not (host and number):
+        step = "say where the proxy finds it, and how the browser names the proxy: --port 8750 --host NAME[:PORT]"
+        raise BadRequest("bad_argument", "--behind-proxy needs --port and --host", step)
     _refuse_masters(master_may=sources.load(place.root, os.environ).config.approvals_master)
     with _SecretTerminal() as terminal:
         from orchestrator.faces.web.access_tokens import AccessTokens, Scope  # noqa: PLC0415

@@ -19,7 +19,7 @@ from tests.security.test_trust_question import below_a_master
 from tests.support.documented import orchestrator
 from tests.support.stage import lines_of, until
 from tests.support.tls_proxy import made_certificate, trusting_anybody
-from tests.support.web_pages import events, opened_site
+from tests.support.web_pages import LINK, events, opened_site
 
 # Asks as its arguments say and leaves the answers' codes. Standard library only, no module of ours. A `hidden` one
 # asks the kernel to protect it, so that nobody of its user can read its descriptors.
@@ -113,6 +113,13 @@ def test_the_command_refuses_agents_and_shows_its_link_on_a_terminal_only(stage)
         start_new_session=True, check=False, timeout=60,
     )  # fmt: skip
     assert json.loads(done.stdout)["error"]["code"] in ("no_terminal", "origin_unknown")
+
+
+def test_each_start_has_a_port_that_no_earlier_page_can_have_prepared(stage):
+    """A browser keeps scripts of a page by its origin (service workers, its cache), whoever has served it."""
+    with Human(stage, "web") as first, Human(stage, "web") as second:
+        links = {until(lambda: LINK.search(human.see("")))[1] for human in (first, second)}  # noqa: B023
+    assert len(links) == 2 and all(link.startswith("http://127.0.0.1:") for link in links)
 
 
 def test_the_token_is_in_no_file_no_environment_and_no_command_line(stage):
@@ -277,7 +284,8 @@ def test_a_thousand_pages_are_served_the_next_is_refused_and_ctrl_c_ends_all(sta
 
 
 def test_listening_for_other_machines_needs_tls_and_takes_a_code_once(stage):
-    for words in (["--listen", "0.0.0.0:0"], ["--listen", "192.0.2.1:0"], ["--tls-cert", "x"], ["--behind-proxy"]):
+    for words in (["--listen", "0.0.0.0:0"], ["--listen", "192.0.2.1:0"], ["--tls-cert", "x"], ["--behind-proxy", "--port", "80"],
+                  ["--behind-proxy", "--host", "a"]):  # fmt: skip
         done = orchestrator(stage, "web", *words)
         assert done["error"]["code"] == "bad_argument", words
     certificate, key = made_certificate(stage.base)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import resource
 import socket
@@ -135,7 +136,8 @@ def listening(address: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise Environment("web_failed", f"{address} port {port}: {error.strerror}") from error
+        step = "give an address of this machine" if error.errno == errno.EADDRNOTAVAIL else ""
+        raise Environment("web_failed", f"{address} port {port}: {error.strerror}", step) from error
     return listener
 
 
