@@ -5,6 +5,7 @@ Values, order and words are those of the snapshot and of `status`. Times are lef
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,6 +90,7 @@ WAITING = PageContent(element("section", element("p", "Waiting for the first loo
 
 # -- the team -------------------------------------------------------------------------------------------------------
 
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\Z")
 _COLUMNS = ("State", "Agent", "Task", "For", "Queue", "Done", "Changes", "Cost")
 
 
@@ -286,5 +288,7 @@ def age(at: str | None) -> Markup | str:
 
 
 def moment(at: str | None) -> Markup | str:
-    """A time of day, in the visitor's time zone."""
-    return element("time", at, datetime=at, data_moment=True) if at else ""
+    """A time of day, in the visitor's time zone; a CLI's own words ("3pm") as they are."""
+    if not at:
+        return ""
+    return element("time", at, datetime=at, data_moment=True) if INSTANT.match(at) else name_of(at)

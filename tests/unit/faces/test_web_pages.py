@@ -99,6 +99,18 @@ def test_a_page_that_cannot_be_made_names_a_command_and_no_tool():
     assert "orchestrator agent list" in made and "agent_list" not in made
 
 
+@pytest.mark.parametrize(
+    ("until", "shown"),
+    [
+        ("2026-11-26T23:00:00.000Z", 'datetime="2026-11-26T23:00:00.000Z" data-moment'),
+        ("3pm (Europe/Berlin)", "<bdi>3pm (Europe/Berlin)</bdi>"),
+    ],
+)
+def test_the_end_of_a_limit_is_an_instant_or_what_the_cli_says(until, shown):
+    made = html_of(inbox_page(snapshot(inbox=[item(kind="rate_limit", until=until)])))
+    assert shown in made and ("data-moment" in shown) == ("data-moment" in made)
+
+
 def test_an_item_shows_its_whole_text_and_the_answers_that_work_now():
     made = html_of(inbox_page(snapshot(inbox=[item(asked="first\nlast", answers=["approve", "deny", "unknown"])])))
     assert "first\nlast</pre>" in made
