@@ -7,6 +7,7 @@ RULES = "unit/team/people/test_approval_rules.py::test_"
 USAGE = "unit/team/people/test_usage_accounts.py::test_"
 HOOKS = "unit/team/people/test_hook_requests.py::test_"
 HOOK_PROCESSES = "integration/test_permission_hooks.py::test_"
+SIZES = "unit/team/people/test_worktree_sizes.py::test_"
 APPROVALS = "unit/team/people/test_approvals.py::test_"
 
 GEMINI = "unit/engines/test_gemini_approvals.py::test_"
@@ -100,6 +101,17 @@ PROMISES: dict[str, Promise] = {
             "e2e/test_approvals_claude.py::test_whatever_dies_or_is_answered_in_the_pane_the_cli_asks_as_before",
             "e2e/test_approvals_codex.py::test_a_humans_word_decides_while_a_face_is_open",
             "e2e/test_approvals_codex.py::test_whatever_dies_the_cli_asks_as_before",
+        ),
+    ),
+    "ANSWERS7": Promise(
+        "What failed or conflicts stays in the inbox until it is solved or a human took note, and whoever looks sees it.",
+        (
+            f"{APPROVALS}an_error_is_an_item_until_a_human_took_note",
+            f"{APPROVALS}an_error_stays_an_item_while_the_agent_does_its_next_tasks",
+            f"{APPROVALS}a_limit_is_shown_with_the_time_of_its_reset",
+            f"{SIZES}commits_that_conflict_are_one_item_until_they_do_not_or_somebody_takes_note",
+            f"{SIZES}conflicts_after_solved_ones_are_another_item",
+            f"{SIZES}who_looks_once_sees_it_although_no_face_is_open",
         ),
     ),
     "FIGURES1": Promise(
