@@ -1005,8 +1005,8 @@ PROMISES: dict[str, Promise] = {
         "`orchestrator top` shows who needs a human first, at every width and without wrapping, and answers exactly what was read.",
         (
             f"{TOP}every_width_shows_the_team_with_nothing_wrapped_and_its_tabs",
-            "unit/faces/test_top.py::test_a_decision_shows_the_whole_text_and_answers_exactly_that_item",
-            "unit/faces/test_top.py::test_an_item_that_is_over_meanwhile_is_not_answered_any_more",
+            "unit/faces/test_top_actions.py::test_a_decision_shows_the_whole_text_and_answers_exactly_that_item",
+            "unit/faces/test_top_actions.py::test_an_item_that_is_over_meanwhile_is_not_answered_any_more",
             "e2e/test_top.py::test_claude_is_approved_denied_and_answered_in_top",
             "e2e/test_top.py::test_codex_is_held_while_top_is_open_until_it_is_approved_or_released",
         ),
@@ -1019,6 +1019,7 @@ PROMISES: dict[str, Promise] = {
             f"{TOP}without_a_terminal_or_below_an_agent_top_is_refused",
             "unit/faces/test_top.py::test_texts_of_strangers_are_no_markup_and_act_on_no_terminal",
             "unit/faces/test_top_layout.py::test_any_text_stays_on_its_line_and_acts_on_no_terminal",
+            "unit/faces/test_top_lines.py::test_no_tab_shows_a_secret",
         ),
     ),
     "TOP3": Promise(
@@ -1031,6 +1032,23 @@ PROMISES: dict[str, Promise] = {
     "TOP4": Promise(
         "With 200 agents and 50 changes a second a frame of `orchestrator top` takes 50 ms at most, 15 % of a core, and no process.",
         reason="measured: python -m benchmarks faces",
+    ),
+    "TOP5": Promise(
+        "No key of `orchestrator top` acts on what a person does not see or did not type: a hidden row, a late answer, a paste.",
+        (
+            "unit/faces/test_top_actions.py::test_no_key_acts_on_an_agent_that_a_filter_hides",
+            "unit/faces/test_top_actions.py::test_what_comes_late_takes_no_key_that_was_meant_for_something_else",
+            f"{TOP}a_pasted_task_arrives_as_it_was_and_none_of_it_is_a_key",
+        ),
+    ),
+    "TOP6": Promise(
+        "Enter in `orchestrator top` leads to the pane, Esc as the first key there back, and nothing stays bound or zoomed.",
+        (
+            f"{TOP}enter_shows_the_pane_zoomed_and_escape_as_the_first_key_comes_back",
+            f"{TOP}escape_in_the_pane_opens_the_popup_again",
+            f"{TOP}a_terminal_outside_of_tmux_is_given_to_the_pane_and_escape_comes_back",
+            f"{TOP}a_top_that_is_told_to_end_gives_the_terminal_back_as_it_was",
+        ),
     ),
     "REPORT1": Promise(
         "A report is one page of a team run that loads and runs nothing, and needs no daemon.",

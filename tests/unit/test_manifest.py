@@ -51,7 +51,7 @@ def test_the_manifest_knows_every_promise():
     later += [*(f"SQUADS{n}" for n in range(1, 4)), "INPUT1", "INPUT2", "IDENTITY1", "FILES1", "INSTALL1", "NAMES1"]
     later += ["READING1", "READING2", "READING3", *(f"NOTIFY{n}" for n in range(1, 5))]
     later += ["WAYIN1", "WAYIN2", "WAYIN3", "WORDS1"]
-    later += [f"TOP{n}" for n in range(1, 5)]
+    later += [f"TOP{n}" for n in range(1, 7)]
     later += [f"REPORT{n}" for n in range(1, 4)]
     later += [*(f"B4.{n}" for n in range(1, 46)), *(f"SPAWN{n}" for n in range(1, 7))]
     later += [*(f"B3.{n}" for n in range(1, 34)), *(f"GSD{n}" for n in range(1, 7))]
