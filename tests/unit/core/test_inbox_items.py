@@ -117,3 +117,29 @@ def test_a_face_gets_every_fact_of_an_item_as_json():
         "questions": [{"question": "Which?"}], "answers": ["answer", "deny"], "by": "records", "cut": False,
     }  # fmt: skip
     assert replace(item, questions=None).as_dict()["questions"] is None
+
+
+def test_ids_stay_what_they_were_so_that_an_answered_item_stays_answered():
+    def ids(seq):
+        proof = Proof("outbox", seq, "", AT)
+        stands = agent(
+            blocks={"login": Block("login", "", None, AT, seq)}, stalled="", life="failed",
+            proofs={"stalled": proof, "life": proof}, errors={"t": LastEnd("t", "", "error", "", AT, seq)},
+        )  # fmt: skip
+        assert {item.agent_id for item in recorded_items(stands)} == {"c1"}
+        return {item.kind: item.item_id for item in recorded_items(stands)}
+
+    assert ids(5) == {"login": "3a5f62d1", "stalled": "59bae3b9", "failed": "7bda208e", "error": "bb95f65a"}
+    assert not set(ids(5).values()) & set(ids(6).values())
+
+
+def test_the_end_of_a_limit_is_said_once_and_an_instant_in_words():
+    def text(until, reason="its limit is reached"):
+        return recorded_items(blocked(Block("rate_limit", reason, until, AT, 7)))[0].text
+
+    assert text("5pm") == "its limit is reached; until 5pm"
+    assert text("2026-11-26T23:05:59.000Z") == "its limit is reached; until 2026-11-26 23:05 UTC"
+    assert text("Zone T") == "its limit is reached; until Zone T"
+    assert text("10 Z") == "its limit is reached; until 10 Z"
+    assert text("5pm", "its limit is reached until 5pm") == "its limit is reached until 5pm"
+    assert text(None) == "its limit is reached"
