@@ -51,6 +51,8 @@ STDIN_MAX = 1 << 20
 STDIN_S = 10.0
 RETRY_S = 30.0
 PACE_S = 1.0
+GREET_S = 20.0  # a daemon that has said nothing for so long is stopped or hangs
+LOOK_S = 60.0  # between two looks whether the daemon that holds a request still lives
 NOTHING = "{}"
 
 JsonObject = dict[str, object]
@@ -102,14 +104,21 @@ def read_event(fd: int) -> JsonObject:
 
 
 def flat(text: str, name: str) -> object:
-    """The value behind ``"name":``, which cannot stand inside a JSON string; None when it is not there."""
+    """The value behind ``"name":``, which cannot stand inside a JSON string; of a text that is cut how it begins.
+
+    None when it is not there.
+    """
     at = text.find(f'"{name}":')
     if at < 0:
         return None
-    try:
-        return json.JSONDecoder().raw_decode(text[at + len(name) + 3 :].lstrip())[0]
-    except ValueError:
-        return None
+    value = text[at + len(name) + 3 :].lstrip()
+    begins = value[:ASKED_CUT]
+    for known in (value, begins + '"', begins.rpartition("\\")[0] + '"'):  # an escape may be cut too
+        try:
+            return json.JSONDecoder().raw_decode(known)[0]
+        except ValueError:
+            continue
+    return None
 
 
 def event_line(facts: JsonObject, *, asks: bool = False) -> bytes:
@@ -320,12 +329,16 @@ def answer(facts: JsonObject) -> str:
         sock = connect(root, str(who["id"]) if who else "")
         if sock is not None:
             boot += 1
-            word = exchange(sock, handshake_line(os.path.realpath(root), cwd, conn, boot, who) + line, parent)
+            hello = handshake_line(os.path.realpath(root), cwd, conn, boot, who)
+            # Where a CLI shows no dialog meanwhile, a daemon that hangs would lock its human out.
+            look = (root, str(who["id"]), handshake_line(os.path.realpath(root), cwd, "look", 1, who)) if who else None
+            greeted, word = exchange(sock, hello + line, parent, look if asks else None)
             sock.close()
             if word is not None:
                 return word
             patient = asks or parks
-            until = time.monotonic() + RETRY_S
+            if greeted or not asks:
+                until = time.monotonic() + RETRY_S
         # Stopped by hand: it comes back when the user wants it. A CLI that shows no question meanwhile cannot wait.
         if any(is_stopped(directory) for directory in run_dirs(root)):
             patient, until = patient and not asks, time.monotonic() + RETRY_S
@@ -379,30 +392,57 @@ def gone(parent: int, seconds: float) -> bool:
     return bool(ends(parent).poll(seconds * 1000))
 
 
-def exchange(sock: socket.socket, lines: bytes, parent: int) -> str | None:
-    """Send ``lines`` and wait for the daemon's word: what to print, None when the connection ended before it."""
+def lives(root: str, agent_id: str, hello: bytes) -> bool:
+    """Whether the daemon greets a new connection; also true if there is none any more, which needs no look."""
+    sock = connect(root, agent_id)
+    if sock is None:
+        return True
+    sock.settimeout(GREET_S)
+    try:
+        sock.sendall(hello)
+        return bool(sock.recv(1))
+    except OSError:
+        return False
+    finally:
+        sock.close()
+
+
+def exchange(
+    sock: socket.socket, lines: bytes, parent: int, look: tuple[str, str, bytes] | None
+) -> tuple[bool, str | None]:
+    """Send ``lines`` and wait for the daemon's word: whether it spoke, and what to print.
+
+    None when the connection ended before its word. With ``look``, the arguments of `lives`, no daemon that hangs is
+    waited for.
+    """
     poll = ends(parent)
     poll.register(sock, select.POLLIN)
+    buffer, greeted = b"", False
     try:
         sock.sendall(lines)
     except OSError:
-        return None
-    buffer = b""
+        return greeted, None
     while True:
-        if any(fd != sock.fileno() for fd, _ in poll.poll()):
-            return NOTHING
+        ready = poll.poll(None if look is None else (LOOK_S if greeted else GREET_S) * 1000)
+        if any(fd != sock.fileno() for fd, _ in ready):
+            return greeted, NOTHING
+        if not ready:
+            if look is None or (greeted and lives(*look)):
+                continue
+            return greeted, NOTHING
         try:
             data = sock.recv(1 << 16)
         except OSError:
-            return None
+            return greeted, None
         if not data:
-            return None
+            return greeted, None
+        greeted = True
         buffer += data
         *complete, buffer = buffer.split(b"\n")
         for line in complete:
             word = word_of(json.loads(line))
             if word is not None:
-                return word
+                return greeted, word
 
 
 def word_of(message: JsonObject) -> str | None:

@@ -23,6 +23,9 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent, Parking
 
 log = structlog.get_logger()
 
+LINE_MAX = 8 << 20
+"""A hook or plugin sends at most 1 MiB of an event, which may be six times as long with all characters escaped."""
+
 
 class Listeners(NamedTuple):
     """Who receives the events of hooks: of agents, and of all others."""
@@ -35,6 +38,7 @@ async def serve(
     client: Client, incoming: Incoming, writer: asyncio.StreamWriter, roster: Roster, to: Listeners
 ) -> None:
     """Serve one connection of kind ``hook`` until it ends."""
+    incoming.limit = LINE_MAX
 
     def say(word: dict[str, Any]) -> None:
         if not writer.is_closing():
@@ -56,7 +60,7 @@ async def serve(
             if heard is None or client.rights not in ("agent", "master"):
                 channel.none()
             elif entry is not None:
-                to.parking.heard(entry, channel, heard)
+                pass_on(to.parking, entry, channel, heard)
             elif client.rights == "master":
                 await to.held_masters.heard(client.origin, channel, heard)
             await drained(writer)
@@ -65,6 +69,15 @@ async def serve(
             to.parking.gone(entry, channel)
         elif client.rights == "master":
             to.held_masters.gone(channel)
+
+
+def pass_on(parking: Parking, entry: AgentEntry, channel: HookChannel, heard: HookEvent) -> None:
+    """Pass the event on. A bug lets the CLI go on as without us: its hook would come back with the same event."""
+    try:
+        parking.heard(entry, channel, heard)
+    except Exception:
+        log.exception("bug with an event of a hook", agent=entry.agent_id, hook_event=heard.event)
+        channel.release()
 
 
 def read_event(line: bytes) -> HookEvent | None:

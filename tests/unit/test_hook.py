@@ -181,6 +181,10 @@ def test_of_a_request_too_long_to_be_read_it_says_that_it_is_cut(door):
         door, "PermissionRequest", tool_input={"file_path": "/x", "content": '"path": "/y"' + "c" * (2 << 20)}
     )
     assert told == {"cwd": str(door.root), "tool_name": "Bash", "tool_input": {"file_path": "/x"}, "cut": True}
+    for before in ("", "x" * (hook.ASKED_CUT - 2)):  # an escape may be where the text is cut
+        told = told_of(door, "PermissionRequest", tool_input={"command": before + "\"make\"\n" * (1 << 20)})
+        shown = told["tool_input"]["command"]
+        assert told["cut"] and shown.startswith(before) and 2000 < len(shown) <= hook.ASKED_CUT
 
 
 def test_of_any_other_event_it_cuts_long_values(door):
@@ -409,6 +413,33 @@ def test_it_gives_up_on_a_daemon_that_does_not_come_back(door, monkeypatch, even
     assert hook.answer(stop(hook_event_name=event)) == "{}"
     death.join()
     assert door.heard
+
+
+@pytest.mark.parametrize(("greets", "size"), [(0, 1), (0, 1_000_000), (1, 1), (3, 1)])
+def test_a_daemon_that_hangs_leaves_the_question_to_the_cli(door, monkeypatch, greets, size):
+    """It accepts, because the system does that for it, and says nothing: at once, or after it was greeted and asked."""
+    for name, value in door.agent.items():
+        monkeypatch.setenv(name, value)
+    for name, seconds in {"GREET_S": 0.3, "LOOK_S": 0.05, "RETRY_S": 0.3, "PACE_S": 0.01}.items():
+        monkeypatch.setattr(hook, name, seconds)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(door.place / "socket"))
+    listener.listen()
+    door.listeners.append(listener)
+    seen = []
+
+    def serve():
+        with contextlib.suppress(OSError):
+            for _ in range(greets):
+                sock, _ = listener.accept()
+                door.open.append(sock)
+                seen.append(json.loads(sock.makefile("rb").readline())["hello"]["conn"])
+                sock.sendall(b'{"hello":{"proto":1}}\n')
+
+    door.threads.append(threading.Thread(target=serve, daemon=True))
+    door.threads[-1].start()
+    assert hook.answer(permission(door, tool_input={"command": "x" * size})) == "{}"
+    assert len(seen) == greets and seen[1:] == ["look"] * (greets - 1)
 
 
 class Clock:

@@ -122,7 +122,9 @@ class Approvals:
             return
         covered = self._rules.can_cover(asked)
         answers = possible_answers(asked, dialog_meanwhile=dialog_meanwhile, can_be_ruled=covered)
-        item = request_item(agent, request_id, asked, answers, at)
+        has_room = self._pending.has_room(entry.agent_id, asked)
+        shown = asked if has_room else replace(asked, text="", questions=None)
+        item = request_item(agent, request_id, shown, answers, at)
         pending = PendingRequest(item, asked, channel, dialog_meanwhile)
         rule = self._rules.matching(asked) if asked.kind == "permission" and not asked.cut else None
         if rule is not None:
@@ -130,8 +132,8 @@ class Approvals:
             self._pending.add(key, pending)
             self._tasks.start(self._allowed_by_rule(entry, pending, rule))
             return
-        held = (dialog_meanwhile or self.holds) and not self._pending.is_full(entry.agent_id)
-        if not held and not (returned and self._roster.config().approvals_hold == "faces"):
+        held = has_room and (dialog_meanwhile or self.holds)
+        if not held and not (has_room and returned and self._roster.config().approvals_hold == "faces"):
             covers = self._to_pane(entry, channel)
             if not covers:
                 self._show(entry, at, in_pane=pending.item)

@@ -19,6 +19,8 @@ PAST_ITEMS = 1000
 """How many ended items are remembered, so that a late answer is told from a wrong id."""
 REQUESTS_MAX = 100
 """Maximum number of waiting requests of one agent: a program that never stops asking must not flood the inbox."""
+TEXT_MAX = 4 << 20
+"""Maximum number of characters in all waiting requests of one agent: each face gets them whole."""
 
 
 @dataclass(eq=False)
@@ -77,9 +79,10 @@ class PendingRequests:
         """The request with this item; None if none waits."""
         return next((pending for pending in self if pending.item.item_id == item_id), None)
 
-    def is_full(self, agent_id: str) -> bool:
-        """Whether the agent has as many requests as may wait."""
-        return len(self._waiting.get(agent_id, {})) >= REQUESTS_MAX
+    def has_room(self, agent_id: str, asked: Asked) -> bool:
+        """Whether one more request of the agent may wait."""
+        waiting = self._waiting.get(agent_id, {}).values()
+        return len(waiting) < REQUESTS_MAX and sum(len(each.asked.text) for each in waiting) + len(asked.text) <= TEXT_MAX
 
     def add(self, key: str, pending: PendingRequest) -> None:
         """Let a request wait; one with the same key came back and is replaced."""

@@ -10,6 +10,7 @@ from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.core import records
 from orchestrator.engines.permission_hooks import claude_request, codex_request
 from orchestrator.engines.table import ENGINES
+from orchestrator.team.people import pending_requests
 from orchestrator.team.people.answer_words import Answerer, GivenAnswer
 from orchestrator.team.people.approvals import RETURN_S, Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
@@ -395,3 +396,14 @@ async def test_what_an_interrupt_ended_is_no_longer_asked(codex):
     await codex.tell("Interrupt")
     await codex.end(line)
     assert codex.items() == []
+
+
+async def test_what_faces_cannot_be_sent_is_left_to_the_pane(claude, monkeypatch):
+    monkeypatch.setattr(pending_requests, "TEXT_MAX", 1000)
+    monkeypatch.setattr(pending_requests, "REQUESTS_MAX", 3)
+    small = await claude.asks("make")
+    large = await claude.asks("x" * 999)
+    assert small.words == [] and large.words == [{"answer": "decide", "output": {}}]
+    assert [item.asked for item in claude.items()] == ["make"]
+    lines = [await claude.asks(f"make {number}") for number in range(3)]
+    assert [len(line.words) for line in lines] == [0, 0, 1]
