@@ -331,7 +331,9 @@ def answer(facts: JsonObject) -> str:
             boot += 1
             hello = handshake_line(os.path.realpath(root), cwd, conn, boot, who)
             # Where a CLI shows no dialog meanwhile, a daemon that hangs would lock its human out.
-            look = (root, str(who["id"]), handshake_line(os.path.realpath(root), cwd, "look", 1, who)) if who else None
+            look = (
+                (root, str(who["id"]), handshake_line(os.path.realpath(root), cwd, "look", 1, who)) if who else None
+            )
             greeted, word = exchange(sock, hello + line, parent, look if asks else None)
             sock.close()
             if word is not None:

@@ -78,6 +78,8 @@ def _edit(asked: Asked, names: list[str | None]) -> RulePattern | None:
     """Each change of exactly these files; None if one of them is not known to be only changed."""
     if not names or not all(name and name.strip() == name and name in asked.text for name in names):
         return None
+    if any(str(name).startswith("~") for name in names):
+        return None  # a file of that name to one CLI, one in the home directory to another
     paths = tuple(sorted({posixpath.join(asked.cwd, str(name)) for name in names}))
     return RulePattern("edit", json.dumps(["edit", *paths]), ", ".join(paths), paths)
 

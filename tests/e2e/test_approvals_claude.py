@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 
 import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from tests.e2e.agent import QUICK, Agent
+from tests.e2e.answering import hook_of, is_over, press_in, says, told
 from tests.e2e.world import START_S
 from tests.support.faces import open_face
 from tests.support.stage import until
@@ -42,44 +42,6 @@ def write(path, content="x\n"):
 
 def ask(questions):
     return {"name": "AskUserQuestion", "arguments": {"questions": questions}}
-
-
-def told(agent, task_id):
-    """What the calls of a task came back with, as text."""
-    return str(agent.end(task_id)["payload"]["told"])
-
-
-def hook_of(agent):
-    """The process of the hook that waits."""
-    processes = agent.world.stage.processes
-    return until(lambda: next((pid for pid, words in processes().items() if "/hook.py" in words), None), START_S)
-
-
-def says(agent, *words):
-    """What a human types in a shell: a command of ours that must do what it says."""
-    done = agent.world.orchestrator(*words)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def press_in(agent, asked, key="Enter"):
-    """Answer the dialog in the pane, which takes no key in its first moments; ``asked`` is what only it shows."""
-    agent.terminal.shows(asked)
-
-    def pressed():
-        if not re.search(asked, agent.terminal.text(), re.MULTILINE):
-            return True
-        agent.terminal.press(key)
-        return None
-
-    until(pressed, START_S)
-
-
-def is_over(face, item):
-    """An answer to this item is refused."""
-    until(lambda: item["id"] not in [each["id"] for each in face.inbox()], START_S)
-    with pytest.raises(OrchestratorError) as error:
-        face.answer(item, "approve")
-    return error.value.code == "item_over"
 
 
 def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
@@ -170,6 +132,28 @@ def test_whatever_dies_or_is_answered_in_the_pane_the_cli_asks_as_before(make_wo
         agent.terminal.shows("Rejected write")
         agent.comes(lambda: agent.blocked().get("kind") != "permission")
     assert not (root / "five").exists()
+
+
+def test_calls_of_one_message_are_an_item_each_until_their_own_dialog_is_answered(make_world):
+    world = make_world("claude", config=QUICK)
+    agent = Agent(world, "clara")
+    for name in "abc":
+        (world.root.parent / name).write_text(name)
+    reads = [{"name": "Read", "arguments": {"file_path": str(world.root.parent / name)}} for name in "abc"]
+    with open_face(world.stage) as face:
+        agent.give("t1", calls=reads, at_once=True, tell=True)
+        items = {name: face.item(f"{world.root.parent}/{name}", START_S) for name in "abc"}
+        agent.terminal.shows("1 of 3")
+        (shown,) = (name for name in "abc" if f"Read({world.root.parent}/{name})" in agent.terminal.text())
+        first, second = (name for name in "abc" if name != shown)
+        face.answer(items[second], "deny", "not this one")
+        press_in(agent, rf"Read\({world.root.parent}/{shown}\)\s*$")
+        assert is_over(face, items[shown])
+        assert [each["id"] for each in face.inbox()] == [items[first]["id"]]
+        face.answer(items[first], "approve")
+        assert told(agent, "t1").count("not this one") == 1
+        until(lambda: not face.inbox(), START_S)
+    assert [each["decision"] for each in agent.records() if each["type"] == "answered"] == ["deny", "approve"]
 
 
 def subagent(number, command):

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from tests.e2e.agent import QUICK, Agent
-from tests.e2e.test_approvals_claude import hook_of, is_over, press_in, says, told
+from tests.e2e.answering import hook_of, is_over, press_in, says, told
 from tests.e2e.world import START_S
 from tests.support.faces import open_face
 from tests.support.stage import until

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
-from tests.e2e.agent import QUICK, Agent, children
+from tests.e2e.agent import QUICK, Agent
+from tests.e2e.answering import hook_of, told
 from tests.e2e.world import START_S
 from tests.support.faces import open_face
 from tests.support.stage import until
@@ -20,27 +20,6 @@ def shell(command, **more):
 
 def write(path, content="x\n"):
     return {"name": "write_file", "arguments": {"file_path": str(path), "content": content}}
-
-
-def results_of(agent, task_id):
-    """What the calls of a task came back with, as texts."""
-    return str(agent.end(task_id)["payload"]["told"])
-
-
-def hook_of(agent):
-    """The process of the hook that waits."""
-
-    def found():
-        for pid in children(agent.terminal.pid()):
-            try:
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if any(word.endswith(b"/hook.py") for word in words) and not words[0].endswith(b"sh"):
-                return pid
-        return None
-
-    return until(found, START_S)
 
 
 def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
@@ -64,9 +43,9 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         assert "Allow execution" not in agent.terminal.text() and "orchestrator" in agent.terminal.text()
         face.answer(asked, "approve")
         face.answer(face.item("new.txt", START_S), "approve")
-        told = results_of(agent, "t1")
+        came_back = told(agent, "t1")
         assert (root / "one").exists() and (root / "src" / "two.txt").exists() and (root / "new.txt").exists()
-        assert "approval" not in told
+        assert "approval" not in came_back
 
         # Calls of one message are held side by side.
         agent.give("both", calls=[shell("chmod +x new.txt"), shell("mkdir made")], at_once=True)
@@ -79,7 +58,7 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         agent.give("t2", calls=[shell("make all"), shell("ls")], tell=True)
         face.answer(face.item("make all", START_S), "deny", "use another target")
         # What the CLI runs by itself is asked of nobody, though a face is open.
-        assert "use another target" in results_of(agent, "t2")
+        assert "use another target" in told(agent, "t2")
 
         # Its human wants the dialog, and answers there for good: nobody else is asked for such calls any more.
         agent.give("t3", calls=[shell("touch four"), shell("touch five")], tell=True)

@@ -10,7 +10,8 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from tests.e2e.agent import QUICK, Agent
-from tests.e2e.test_approvals_claude import hook_of, says, shell
+from tests.e2e.answering import hook_of, says
+from tests.e2e.test_approvals_claude import shell
 from tests.e2e.world import START_S
 from tests.support.faces import open_face
 from tests.support.stage import until

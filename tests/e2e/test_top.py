@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.e2e import test_approvals_codex as codex
 from tests.e2e.agent import QUICK, Agent
-from tests.e2e.test_approvals_claude import press_in
+from tests.e2e.answering import press_in
 from tests.support.top_terminal import Top
 
 QUESTION = {

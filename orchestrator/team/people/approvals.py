@@ -7,6 +7,7 @@ CLI gets it, so that a hook that comes back after a daemon's death is answered f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -304,13 +305,18 @@ class Approvals:
         if given.decision == "always" and given.by.acts_as != "human":
             raise BadRequest("cannot_answer", "only a human makes a rule")
         pending.answering = True
+        made = None
         try:
             if given.decision == "always":
-                at = rfc3339(self._roster.clock.now())
+                at, known = rfc3339(self._roster.clock.now()), self._rules.matching(pending.asked)
                 given = replace(given, rule=await self._rules.add(pending.asked, given.by, at))
+                made = given.rule if known is None else None
             await self._record(entry, pending.item, given, text_digest(pending.asked.text))
         except BaseException:
             pending.answering = False
+            if made is not None:  # nothing was decided, so nothing is decided later either
+                with contextlib.suppress(OrchestratorError):
+                    self._rules.remove(made)
             raise
         if given.decision == "release" and isinstance(pending.channel, HookPermission):
             self._in_pane(entry).update(pending.channel.request.dialog_covers)

@@ -82,7 +82,10 @@ class PendingRequests:
     def has_room(self, agent_id: str, asked: Asked) -> bool:
         """Whether one more request of the agent may wait."""
         waiting = self._waiting.get(agent_id, {}).values()
-        return len(waiting) < REQUESTS_MAX and sum(len(each.asked.text) for each in waiting) + len(asked.text) <= TEXT_MAX
+        return (
+            len(waiting) < REQUESTS_MAX
+            and sum(len(each.asked.text) for each in waiting) + len(asked.text) <= TEXT_MAX
+        )
 
     def add(self, key: str, pending: PendingRequest) -> None:
         """Let a request wait; one with the same key came back and is replaced."""

@@ -74,6 +74,7 @@ NONE = {
     "a path that is no text": asked("Write", {"file_path": 7}, "7"),
     "no path": asked("Write", {"file_path": ""}, "x"),
     "a path with a blank at its end": asked("Write", {"file_path": "/p/a "}),
+    "a file of that name to one CLI, one in the home directory to another": asked("Write", {"file_path": "~/a"}),
     "a path that the text does not show": asked("Write", {"file_path": "/etc/passwd"}, "/p/a"),
     "a patch that removes": patch("*** Update File: a", "*** Delete File: b"),
     "a patch that moves": patch("*** Update File: a", "*** Move to: b"),

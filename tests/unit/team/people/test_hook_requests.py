@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orchestrator.base.errors import BadRequest, Conflict
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.core import records
 from orchestrator.engines.permission_hooks import claude_request, codex_request
 from orchestrator.engines.table import ENGINES
@@ -37,6 +37,9 @@ class Rules:
 
     async def add(self, asked, _by, _at):
         return self.allowed.setdefault(asked.text, f"rule-{len(self.allowed)}")
+
+    def remove(self, rule):
+        self.allowed = {text: known for text, known in self.allowed.items() if known != rule}
 
 
 class NoPanes:
@@ -209,6 +212,24 @@ async def test_always_makes_a_rule_that_answers_later_requests_with_a_record(cla
     assert (record["who"]["acts_as"], record["rule"], record["decision"]) == ("rule", "rule-0", "approve")
     assert (await claude.asks("make all")).words == []
     assert (await claude.asks("make", cut=True)).words == []
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_an_always_that_could_not_be_recorded_leaves_no_rule(claude, monkeypatch, known):
+    claude.approvals.faces = 1
+    first, second = await claude.asks("make", agent_id="s1"), await claude.asks("make", agent_id="s2")
+    if known:  # a human has made the rule meanwhile, for the same request of another subagent
+        await claude.answer("always")
+
+    async def full(_entry, _drafts):
+        raise Environment("disk_full", "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(claude.team.roster, "commit", full)
+        with pytest.raises(Environment):
+            await claude.answer("always")
+    assert bool(claude.approvals.rules.allowed) is known
+    assert second.words == [] and bool(first.words) is known
 
 
 @pytest.mark.parametrize("event", ["Stop", "UserPromptSubmit", "SessionEnd"])
