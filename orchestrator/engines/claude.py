@@ -251,13 +251,13 @@ DIALOGS = (
 
 
 _FIRST_OPTION = re.compile(rf"[{SELECTED} ]+1\. ")
-_FURTHER = re.compile(r"\b\d+ of \d+\s*$")
+_COUNTED = re.compile(r"\b(\d+) of (\d+)\s*$")
 
 
 def _shows(screen: Screen) -> ShownDialog | None:
     """The dialog on the screen; its frame begins above the list of its options.
 
-    The title of a permission says "1 of 3" if further dialogs wait; that of a question says nothing of them.
+    The title of a permission says "1 of 3" if further permissions wait, and does not count questions.
     """
     lines = screen.lines
     first = next((at for at in range(len(lines) - 1, -1, -1) if _FIRST_OPTION.match(lines[at])), -1)
@@ -265,7 +265,8 @@ def _shows(screen: Screen) -> ShownDialog | None:
     if top < 0:
         return None
     asks = any(line.startswith(" Do you want to ") for line in lines[top:first])
-    return ShownDialog("\n".join(lines[top + 1 :]), asks and not any(map(_FURTHER.search, lines[top + 1 : top + 3])))
+    counted = filter(None, map(_COUNTED.search, lines[top + 1 : top + 3]))
+    return ShownDialog("\n".join(lines[top + 1 :]), asks and all(each[1] == each[2] for each in counted))
 
 
 def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:

@@ -17,7 +17,7 @@ _WORDS_MAX = 200
 
 
 class ShownDialog(NamedTuple):
-    """The dialog on a screen. ``alone``: it is a permission's, and no further dialog waits for this one's answer."""
+    """The dialog on a screen. ``alone``: it is a permission's, and no further permission waits for its answer."""
 
     text: str
     alone: bool
@@ -29,22 +29,23 @@ def about(dialog: ShownDialog, waiting: Sequence[Asked]) -> list[Asked]:
     If the dialog contains the words of several, the longest words count: ``touch a`` is also in ``touch a b``.
     """
     text = _packed(dialog.text)
-    matching = [(len(words), asked) for asked in waiting if (words := _packed(_words(asked))) and words in text]
-    if matching:
-        longest = max(length for length, _ in matching)
-        return [asked for length, asked in matching if length == longest]
+    lengths = [max((len(words) for words in _words(asked) if words in text), default=0) for asked in waiting]
+    longest = max(lengths, default=0)
+    if longest:
+        return [asked for asked, length in zip(waiting, lengths, strict=True) if length == longest]
     return list(waiting[-1:]) if dialog.alone else []
 
 
-def _words(asked: Asked) -> str:
-    """What the dialog of this request surely shows: how the command begins, a file's name, an address, a question."""
+def _words(asked: Asked) -> list[str]:
+    """What the dialog of this request may show: how the command begins, an address, a question, a path or its end."""
     if asked.questions:
-        return str(asked.questions[0]["question"])[:_WORDS_MAX]
+        return [_packed(str(asked.questions[0]["question"])[:_WORDS_MAX])]
     for name in LEADS:
         if isinstance(value := asked.tool_input.get(name), str) and value.strip():
-            words = value.rstrip("/").rpartition("/")[2] if name in _FILES else value.strip().partition("\n")[0]
-            return words[:_WORDS_MAX]
-    return asked.tool.rpartition("__")[2]
+            words = _packed(value.strip().partition("\n")[0][:_WORDS_MAX])
+            parts = words.split("/") if name in _FILES else [words]
+            return ["/".join(parts[at:]) for at in range(len(parts)) if parts[-1]]
+    return [_packed(asked.tool.rpartition("__")[2])]
 
 
 def _packed(text: str) -> str:

@@ -50,6 +50,6 @@ def _answered(row: Engine, screen: Screen, requests: Sequence[PendingRequest]) -
     for pending in asked:
         if any(pending.asked is each for each in shown):
             pending.shown = True
-        elif pending.shown or dialog.alone:
+        elif pending.shown or (dialog.alone and pending.asked.kind == "permission"):
             over.append(pending)
     return over

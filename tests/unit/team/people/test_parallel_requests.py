@@ -188,6 +188,19 @@ async def test_a_dialog_that_is_alone_ends_what_was_answered_before_anyone_looke
     assert [len(line.words) for line in (*lines, later)] == [1, 1, 0]
 
 
+async def test_the_last_of_several_dialogs_ends_permissions_but_no_question(make):
+    people = await make(CLAUDE)
+    await reads(people, "/x/one", "/x/two")
+    questions = [{"question": "Which one?", "options": [{"label": "Red"}]}]
+    await people.asks(tool_name="AskUserQuestion", tool_input={"questions": questions})
+    await reads(people, "/x/t")  # a letter of every dialog
+    first, last = (dialog(" Read(/x/two)", title=f"Read file       {at} of 2") for at in (1, 2))
+    looks(people, first, first)
+    assert len(people.items()) == 4
+    looks(people, last, last)  # "one" was answered before anyone looked
+    assert [item.text.split()[-1] for item in people.items()] == ["/x/two", "one?"]
+
+
 async def test_a_question_on_the_screen_says_nothing_of_what_else_waits(make):
     people = await make(CLAUDE)
     (line,) = await reads(people, "/x/one")
