@@ -182,7 +182,7 @@ def test_of_a_request_too_long_to_be_read_it_says_that_it_is_cut(door):
     )
     assert told == {"cwd": str(door.root), "tool_name": "Bash", "tool_input": {"file_path": "/x"}, "cut": True}
     for before in ("", "x" * (hook.ASKED_CUT - 2)):  # an escape may be where the text is cut
-        told = told_of(door, "PermissionRequest", tool_input={"command": before + "\"make\"\n" * (1 << 20)})
+        told = told_of(door, "PermissionRequest", tool_input={"command": before + '"make"\n' * (1 << 20)})
         shown = told["tool_input"]["command"]
         assert told["cut"] and shown.startswith(before) and 2000 < len(shown) <= hook.ASKED_CUT
 

@@ -57,9 +57,9 @@ def read_on(path: Path, position: TranscriptPosition, usage: TranscriptUsage) ->
         file = about.st_dev, about.st_ino
         if position.file != file or not _goes_on(fd, about.st_size, position):
             position.file, position.offset, position.in_long_line, position.model = file, 0, False, UNNAMED
-        found = _requests(fd, about.st_size, position, usage)
+        requests = _requests(fd, about.st_size, position, usage)
         position.before = _before(fd, position.offset)
-        return found
+        return requests
     except OSError:
         return [], False
     finally:

@@ -207,7 +207,7 @@ async def test_all_faces_show_the_same_totals_of_every_kind_of_row():
     rows = list(many_rows())
     snapshot = top_team.snapshot(rows)
     parts = totals_parts(snapshot)
-    assert footer(rows, None) == " · ".join(parts)
+    assert footer(snapshot["totals"], None) == " · ".join(parts)
     assert all(any(part in line for line in plain(summary(snapshot))) for part in parts)
     assert "unknown" in parts[-1], "what is not known is said"
 
@@ -241,9 +241,8 @@ async def test_all_faces_show_the_same_totals(scene):
 async def test_what_a_deleted_agent_did_and_cost_stays_in_the_totals_of_all_faces(tmp_path):
     team = Team(tmp_path)
     roster, used = team.roster, {"a": USED, "b": {**USED, "cost_usd": 1.0}}
-    feed = SnapshotFeed(
-        roster, Approvals(roster, DialogAnswers(None)), RowFacts(usage=lambda entry: used[entry.agent_id]), "b1"
-    )
+    approvals = Approvals(roster, DialogAnswers(None), ApprovalRules(tmp_path))
+    feed = SnapshotFeed(roster, approvals, RowFacts(usage=lambda entry: used[entry.agent_id]), "b1")
     for name in used:
         entry = await team.agent(name)
         await delivery.enqueue(roster, name, task_id=f"{name}-1", payload="make", req=f"m:{name}")
