@@ -50,7 +50,7 @@ pictures: setup   ## docs/pictures/ of a team at work, and docs/screens/; needs 
 soak: setup       ## the long forms of the tests
 	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -o faulthandler_timeout=0 -m slow $(ARGS)
 
-mutants: tools    ## mutation tests of the pure core, 20 to 30 minutes; ends with the score and the survivors
+mutants: tools    ## mutation tests of the pure core, 20 to 40 minutes; ends with the score and the survivors
 	$(PY) tools/mutants.py $(ARGS)
 
 lock: venv        ## requirements.lock anew from pyproject.toml
