@@ -262,7 +262,7 @@ def of_faces(row: Row) -> None:
     for name, face in (("idle_none", "no face"), ("idle_top", "top"), ("idle_web_10", "web with 10 pages")):
         mine = got[name]
         row(
-            f"nothing changes, {face}: CPU of daemon, face",
+            f"only screens change, {face}: CPU of daemon, face",
             f"{mine['daemon']:.2f}, {mine['face']:.2f} %",
             "about nothing",
         )
