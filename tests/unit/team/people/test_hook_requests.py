@@ -228,7 +228,7 @@ async def test_an_always_that_could_not_be_recorded_leaves_no_rule(claude, monke
         patch.setattr(claude.team.roster, "commit", full)
         with pytest.raises(Environment):
             await claude.answer("always")
-    assert bool(claude.approvals.rules.allowed) is known
+    assert bool(claude.approvals._rules.allowed) is known
     assert second.words == [] and bool(first.words) is known
 
 
