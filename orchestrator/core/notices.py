@@ -24,7 +24,7 @@ TEXT_LEAST = 24
 
 
 class Notice(NamedTuple):
-    """One thing to announce: an agent that needs a human or has failed, or a run whose tasks have all ended.
+    """One thing to announce: what needs a human, an agent or a task that failed, a run whose tasks have all ended.
 
     ``item`` is the id of its item of the inbox, ``item_kind`` the kind of that item, ``since`` when it began; all are
     empty for ``all_done``, whose ``text`` counts what has ended.
@@ -155,7 +155,8 @@ class Announcement(NamedTuple):
 def announcement(notices: Sequence[Notice]) -> Announcement:
     """The wording of these notices, of which there is at least one; what needs a human first."""
     needs = [notice for notice in notices if notice.kind == "needs_human"]
-    failed = [notice for notice in notices if notice.kind == "failed"]
+    failed = [notice for notice in notices if notice.kind == "failed" and notice.item_kind != "error"]
+    errors = [notice for notice in notices if notice.kind == "failed" and notice.item_kind == "error"]
     done = [notice for notice in notices if notice.kind == "all_done"]
     parts = []
     if len(needs) == 1:
@@ -166,10 +167,14 @@ def announcement(notices: Sequence[Notice]) -> Announcement:
         parts.append(_with(f"{failed[0].name} failed", failed[0].text))
     elif failed:
         parts.append(_named(failed, "failed", "agents failed"))
+    if len(errors) == 1:
+        parts.append(_with(f"{errors[0].name}: task failed", errors[0].text))
+    elif errors:
+        parts.append(f"{len(errors)} tasks failed: {_names(errors)}")
     parts += [_with("all tasks have ended", notice.text) for notice in done]
-    first = (needs or failed or done)[0]
-    several = len({notice.agent_id for notice in (*needs, *failed)}) > 1
-    sign = NEEDS_HUMAN if needs else STATUS["failed"] if failed else OUTCOME["result"]
+    first = (needs or failed or errors or done)[0]
+    several = len({notice.agent_id for notice in (*needs, *failed, *errors)}) > 1
+    sign = NEEDS_HUMAN if needs else STATUS["failed"] if failed or errors else OUTCOME["result"]
     link = "orchestrator inbox" if several else first.link
     return Announcement(sign, short_line(" · ".join(parts), TEXT_MAX), link)
 
@@ -191,10 +196,14 @@ def _with(sentence: str, detail: str) -> str:
 
 
 def _named(notices: Sequence[Notice], singular: str, plural: str) -> str:
+    count = len({notice.agent_id for notice in notices})
+    return f"{_names(notices)} {singular}" if count == 1 else f"{count} {plural}: {_names(notices)}"
+
+
+def _names(notices: Sequence[Notice]) -> str:
     names = list({notice.agent_id: notice.name for notice in notices}.values())
     more = len(names) - NAMES_MAX
-    listed = ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
-    return f"{names[0]} {singular}" if len(names) == 1 else f"{len(names)} {plural}: {listed}"
+    return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _counted(work: RunWork, before: RunWork) -> str:

@@ -1,4 +1,4 @@
-"""Notify people: when an agent needs somebody or fails, and when all tasks of a run have ended.
+"""Notify people: when an agent needs somebody, when it or a task fails, when all tasks of a run have ended.
 
 `core.notices` decides what is due. Here it is gathered for a moment, held back while the agent's pane is in front of
 a person, and sent as `notify` says. Nothing waits for it, and a channel that fails is logged once.
@@ -43,10 +43,11 @@ AGAIN_S = 5.0
 
 
 class _AgentNews(NamedTuple):
-    """What an agent adds: its run, what it needs somebody for, its tasks."""
+    """What an agent adds: its run, what waits for somebody, whether it stands still until then, its tasks."""
 
     run_id: str
     notices: tuple[Notice, ...]
+    needs_human: bool
     work: RunWork
 
 
@@ -132,12 +133,12 @@ class Notifications:
 
     def _news(self, entry: AgentEntry) -> _AgentNews:
         agent = entry.state
-        holding = [item for item in self._items(entry) if item.holds] if entry.live else []
+        items = self._items(entry) if entry.live else []
         # A hook that comes back to the next daemon makes a new item of a question that an old record shows.
         asked_since = min((block.since for block in agent.blocks.values() if block.kind in QUESTIONS), default="~")
         notices = tuple(
             Notice(
-                "failed" if item.kind == "failed" else "needs_human",
+                "failed" if item.kind in ("failed", "error") else "needs_human",
                 entry.run_id,
                 item.text,
                 entry.agent_id,
@@ -146,12 +147,11 @@ class Notifications:
                 item.kind,
                 min(item.since, asked_since) if item.kind in ("permission", "question", "dialog") else item.since,
             )
-            for item in holding
+            for item in items
         )
         done = agent.outcomes
-        return _AgentNews(
-            entry.run_id, notices, RunWork(len(agent.unfinished), done.get("result", 0), done.get("error", 0))
-        )
+        work = RunWork(len(agent.unfinished), done.get("result", 0), done.get("error", 0))
+        return _AgentNews(entry.run_id, notices, any(item.holds for item in items), work)
 
     def _works(self) -> dict[str, RunWork]:
         works: dict[str, RunWork] = {}
@@ -279,7 +279,7 @@ class Notifications:
 
     def _needing(self) -> Counter[str]:
         """By run the number of agents that need somebody."""
-        return Counter(news.run_id for news in self._of.values() if news.notices)
+        return Counter(news.run_id for news in self._of.values() if news.needs_human)
 
     def _recount(self) -> None:
         if not self._counting and self._outdated():

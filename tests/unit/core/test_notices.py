@@ -20,6 +20,10 @@ def failed(agent: str, text: str = "3 restarts"):
     return Notice("failed", "run-1", text, agent, agent, f"f-{agent}", "failed", NEW)
 
 
+def error(agent: str, task: str = "t1"):
+    return Notice("failed", "run-1", "make check: exit 2", agent, agent, f"e-{task}", "error", NEW)
+
+
 def work(unfinished: int, results: int = 0, errors: int = 0) -> dict[str, RunWork]:
     return {"run-1": RunWork(unfinished, results, errors)}
 
@@ -140,6 +144,9 @@ def test_agents_whose_files_were_removed_take_their_tasks_out_of_the_count() -> 
         ([failed("w1", "")], "✕ w1 failed · orchestrator attach w1"),
         ([failed("w1"), failed("w1")], "✕ w1 failed · orchestrator attach w1"),
         ([failed("w1"), failed("w2")], "✕ 2 agents failed: w1, w2 · orchestrator inbox"),
+        ([error("c1")], "✕ c1: task failed: make check: exit 2 · orchestrator attach c1"),
+        ([error("c1", "t1"), error("c1", "t2")], "✕ 2 tasks failed: c1 · orchestrator attach c1"),
+        ([failed("w1", ""), error("c1")], "✕ w1 failed · c1: task failed: make check: exit 2 · orchestrator inbox"),
         (
             [failed("w1"), needs("c1")],
             "◐ c1: asks to use Bash: make · w1 failed: 3 restarts · orchestrator inbox",

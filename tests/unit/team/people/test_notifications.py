@@ -204,6 +204,24 @@ async def test_the_end_of_all_tasks_is_announced(scene: Scene) -> None:
     assert scene.tmux.shown == [("tty", "✓ all tasks have ended: 1 ✓ · orchestrator status")]
 
 
+async def test_a_task_that_ended_in_error_is_announced_and_holds_nobody(scene: Scene) -> None:
+    scene.begin()
+    entry, roster = await scene.agent("a7"), scene.team.roster
+    await delivery.enqueue(roster, "a7", task_id="t1", payload="make check", req="m:1")
+    await delivery.enqueue(roster, "a7", task_id="t2", payload="make", req="m:2")
+    await delivery.wait_for_command(roster, "a7", 1, timeout_s=0, age_s=0, req="w:1")
+    await delivery.emit_event(
+        roster, "a7", 1, kind="error", task_id="t1", payload={"error": "exit 2"}, done=None, req="e:1"
+    )
+    await scene.pass_time()
+    assert scene.tmux.shown == [("tty", "✕ a7: task failed: make check: exit 2 · orchestrator attach a7")]
+    await scene.pass_time(600)
+    assert len(scene.tmux.shown) == 1 and {count for _, count in scene.tmux.needs} == {0}
+    await scene.block(entry)
+    await scene.pass_time()
+    assert scene.tmux.needs[-1] == ("@1", 1)
+
+
 async def test_what_an_earlier_daemon_announced_is_not_announced_again(scene: Scene) -> None:
     entry = await scene.agent("a7")
     await scene.block(entry)
