@@ -55,11 +55,12 @@ class People(Lot):
     def __init__(self, team, request):
         super().__init__(team)
         ENGINES["parker"] = dataclasses.replace(ROW, request=request)
+        self.rules = Rules()
         self.approvals = self.served()
         self.conns = iter(range(1000))
 
     def served(self):
-        self.parking.asks = Approvals(self.team.roster, DialogAnswers(NoPanes()), Rules())
+        self.parking.asks = Approvals(self.team.roster, DialogAnswers(NoPanes()), self.rules)
         return self.parking.asks
 
     async def asks(self, command="make", line=None, **facts):
@@ -228,7 +229,7 @@ async def test_an_always_that_could_not_be_recorded_leaves_no_rule(claude, monke
         patch.setattr(claude.team.roster, "commit", full)
         with pytest.raises(Environment):
             await claude.answer("always")
-    assert bool(claude.approvals._rules.allowed) is known
+    assert bool(claude.rules.allowed) is known
     assert second.words == [] and bool(first.words) is known
 
 
