@@ -118,7 +118,7 @@ def list_agents(
     names = shown_names(known)
     shown = {row["agent_id"]: row for row in source.snapshot()["agents"]}
     output.table(
-        ["AGENT", "STATUS", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN", "REASON"],
+        ["AGENT", "STATE", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN", "REASON"],
         [
             [
                 names[row["agent_id"]],

@@ -51,7 +51,7 @@ def status_lines(
     ended = [row.get("finished") or {} for row in rows]
     marks = {kind: outcome_sign(kind, ascii_only=ascii_only) for kind in ("result", "error", "canceled")}
     columns = [
-        Column("STATUS" if words else "", states),
+        Column("STATE" if words else "", states),
         Column("AGENT", [(names or {}).get(row["agent_id"], str(row["agent_id"])) for row in rows], least=8),
         Column("TASK", work, least=8),
         Column("FOR", [age(since_of(row), now) for row in rows], right=True),

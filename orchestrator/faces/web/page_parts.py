@@ -91,12 +91,15 @@ WAITING = PageContent(element("section", element("p", "Waiting for the first loo
 # -- the team -------------------------------------------------------------------------------------------------------
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\Z")
-_COLUMNS = ("State", "Agent", "Task", "For", "Queue", "Done", "Changes", "Cost")
+_COLUMNS = {
+    "state": "State", "agent": "Agent", "task": "Task", "for": "For", "queue": "Queue", "done": "✓/✕",
+    "changes": "Diff", "cost": "Cost",
+}  # fmt: skip
 
 
 def team_page(snapshot: dict[str, Any]) -> PageContent:
     """Every agent on one row, who needs a human first; below them spawn runs and squads."""
-    heads = [element("th", name, scope="col", role="columnheader", class_=name.lower()) for name in _COLUMNS]
+    heads = [element("th", title, scope="col", role="columnheader", class_=name) for name, title in _COLUMNS.items()]
     table = element(
         "table",
         element("caption", "Agents, those that need you first", class_="unseen"),
@@ -128,7 +131,7 @@ def team_row(row: dict[str, Any], name: str) -> Markup:
     }
     shown = [
         element("td", content, class_=name, role="cell", data_label=label)
-        for (name, content), label in zip(cells.items(), _COLUMNS, strict=True)
+        for (name, content), label in zip(cells.items(), _COLUMNS.values(), strict=True)
     ]
     return element("tr", *shown, role="row", data_key=agent_id, class_="needs" if needs_human(row) else None)
 

@@ -156,7 +156,7 @@ def of_status(rows, monkeypatch):
         cell = {title: cells[at] for title, cells in columns.items()}
         ended = "/".join(cell[sign.sign] or "0" for sign in OUTCOME.values()).removesuffix("/0")
         yield (
-            cell["STATUS"], cell["AGENT"], cell["TASK"], cell["FOR"], cell["QUEUE"], ended, cell["DIFF"], cell["COST"]
+            cell["STATE"], cell["AGENT"], cell["TASK"], cell["FOR"], cell["QUEUE"], ended, cell["DIFF"], cell["COST"]
         )  # fmt: skip
 
 
