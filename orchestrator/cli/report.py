@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,13 +15,15 @@ from orchestrator.cli.run_choice import choose_run
 from orchestrator.cli.spawn_and_squad_runs import runs_here
 from orchestrator.faces.daemon_client import project_here
 
+STDOUT = Path("-")
+
 
 def report(
     run: Annotated[
         str, typer.Argument(metavar="[RUN]", help="The team run; default: the live one, else the newest.")
     ] = "",
     file: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file; -: to stdout.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
     as_json: Annotated[
@@ -40,6 +43,9 @@ def report(
     run_id = run or choose_run(project_here(), "", "say which: orchestrator report")
     made = report_data.report_of(root, run_id, datetime.now(UTC), figures_here(root), runs_here(root))
     place = None
+    if file == STDOUT and not as_json:
+        sys.stdout.write(report_page.html(made))
+        return
     if file is not None or not as_json:
         place = reports.place_of(root, file, f"{run_id}.html")
         reports.refuse_others(place, report_page.MARK, force=force)

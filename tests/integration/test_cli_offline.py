@@ -179,6 +179,9 @@ def test_a_report_is_written_from_damaged_files_and_replaces_only_a_report(shell
     assert shell.json("report", "-o", str(page), status=2)["error"]["code"] == "bad_argument"
     assert page.read_text() == "mine"
     assert shell.json("report", "-o", str(page), "--force")["file"] == str(page)
+    printed = shell("report", "-o", "-").stdout
+    assert printed.startswith("<!doctype html>") and printed.rstrip().endswith("</html>")
+    assert not (shell.root / "-").exists()
     for wrong, code in (("run-0", "unknown_run"), ("../x", "bad_id")):
         assert shell.json("report", wrong, status=2)["error"]["code"] == code
 
