@@ -138,7 +138,7 @@ def test_a_dialog_is_shown_everywhere_and_goes_away_with_the_first_call(place):
     assert (row["status"], row["reason"]) == ("blocked", meta["reason"])
     shown = here.stage.cli("status").stdout
     assert "◐ trust" in shown and meta["reason"] in shown
-    until(lambda: f"blocked: {meta['reason']}" in here.border())
+    until(lambda: f"trust: {meta['reason']}" in here.border())
     told = until(lambda: [e for e in here.broadcast() if e["type"] == "blocked"])
     assert (told[0]["kind"], told[0]["reason"]) == ("trust", meta["reason"])
     agent = here.speak()

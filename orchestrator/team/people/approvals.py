@@ -50,7 +50,7 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent
 log = structlog.get_logger()
 
 RETURN_S = 10.0
-"""How long a request that comes back to another daemon is held for a face that does the same."""
+"""How long a request that comes back to another daemon is held for a face that does the same, and waited for."""
 
 
 class Approvals:
@@ -74,6 +74,7 @@ class Approvals:
         self._pending = PendingRequests()
         self._in_panes: dict[str, tuple[int, set[str]]] = {}  # agent -> epoch, what its dialogs may have settled
         self._faces = 0
+        self._began = roster.clock.monotonic()
         self._tasks = BackgroundTasks()
         self._closed = False
 
@@ -288,6 +289,17 @@ class Approvals:
         if why := self._pending.why_over(wanted):
             raise Conflict("item_over", f"item {wanted} is over: {why}")
         raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
+
+    async def returned(self, wanted: str) -> None:
+        """Wait for the item while the hooks that asked an earlier daemon may still be on their way to this one."""
+
+        def known() -> bool | None:
+            agents = [entry.state for entry in self._roster.agents.values() if entry.live]
+            asked = any(QUESTIONS & agent.blocks.keys() for agent in agents)
+            answered = any(wanted in agent.answers for agent in agents)
+            return True if not asked or answered or self.agent_of(wanted) else None
+
+        await wait_until(known, self._pending.moved, self._began + RETURN_S, self._roster.clock)
 
     def agent_of(self, wanted: str) -> AgentEntry | None:
         """The agent that the item is of; None if there is none such now."""

@@ -55,7 +55,7 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """The waiting requests of all agents. ``moved`` is notified when one is over."""
+    """The waiting requests of all agents. ``moved`` is notified when one comes or is over."""
 
     def __init__(self) -> None:
         self.moved = Signal()
@@ -90,6 +90,7 @@ class PendingRequests:
     def add(self, key: str, pending: PendingRequest) -> None:
         """Let a request wait; one with the same key came back and is replaced."""
         self._waiting.setdefault(pending.item.agent_id, {})[key] = pending
+        self.moved.notify()
 
     def end(self, pending: PendingRequest, why: str) -> None:
         """The request is over."""

@@ -78,6 +78,7 @@ class PeopleRequests:
             raise BadRequest("bad_argument", f"decision is one of: {', '.join(get_args(ItemDecision))}")
         if len(text) > TEXT_MAX:
             raise BadRequest("bad_argument", f"the text is longer than {TEXT_MAX} characters", "use fewer words")
+        await self._approvals.returned(item)
         entry = self._approvals.agent_of(item)
         by = await self._authority.answerer(client, face[:FACE_MAX], user_name(), entry)
         given = GivenAnswer(cast("ItemDecision", decision), text, by, req=req)

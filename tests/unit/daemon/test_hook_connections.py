@@ -3,7 +3,6 @@
 import pytest
 
 from orchestrator.daemon import hook_connections
-from orchestrator.engines import permission_hooks
 from orchestrator.team.wake.parking import HookEvent
 from tests.support.hook_channels import Line, Lot
 from tests.support.team import Team
@@ -16,15 +15,12 @@ async def test_a_bug_with_an_event_leaves_the_question_to_the_cli(tmp_path, monk
     team = Team(tmp_path)
     lot = await Lot(team).begin()
     line = Line()
-    monkeypatch.setattr(lot.parking, "heard", lambda *_: permission_hooks.text_of({"deep": nested(5000)}))
+
+    def bug(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(lot.parking, "heard", bug)
     hook_connections.pass_on(lot.parking, lot.entry, line.channel, HookEvent("PermissionRequest"))
     assert line.said == "release"
     await lot.parking.close()
     team.close()
-
-
-def nested(depth):
-    value = []
-    for _ in range(depth):
-        value = [value]
-    return value
