@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,17 @@ def test_an_answer_that_says_park_ends_the_turn_and_a_word_to_wait_resumes(talke
     one.messages.append(Message("user", AGAIN))
     one.stub.commands = [task(say="x"), STOP]
     assert one.run()[3:] == ["wait", "ack", "result", "wait", "(Goodbye.)"]
+
+
+def test_a_new_day_that_the_cli_tells_of_beside_a_result_is_no_word_of_the_user(
+    talker: Callable[..., Talker],
+) -> None:
+    one = talker(task(calls=[{"name": "shell"}]), STOP)
+    for _ in range(3):
+        one.step()
+    day = "<environment_context>\n  <current_date>2026-01-02</current_date>\n</environment_context>"
+    one.messages[-1] = replace(one.messages[-1], text=day)
+    assert one.run()[3:] == ["result", "wait", "(Goodbye.)"]
 
 
 def test_an_agent_that_is_refused_for_ever_gives_up(talker: Callable[..., Talker]) -> None:

@@ -33,7 +33,9 @@ _NAMED = (
     re.compile(r"\bagent_id[`\"']?\s*[:=]?\s*[`\"']([a-z0-9][a-z0-9-]{0,127})[`\"']"),
 )
 _OVER = frozenset({"replaced", "agent_ended"})
-_ASIDE = re.compile(r"<system-reminder>.*?</system-reminder>|\[Request interrupted by user[^\]]*\]", re.DOTALL)
+_ASIDE = re.compile(
+    r"<(system-reminder|environment_context)>.*?</\1>|\[Request interrupted by user[^\]]*\]", re.DOTALL
+)
 _NO_TOOL = frozenset({"do_everything", "invalid"})  # opencode puts `invalid` in the place of an unknown tool
 
 
