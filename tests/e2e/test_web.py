@@ -53,6 +53,13 @@ def go(page, path):
     page.wait_for_selector("main h1")
 
 
+def decided(page):
+    """The dialog has closed, since the answer was carried out; fails with what the dialog says instead."""
+    page.wait_for_selector("dialog:not([open]), dialog[open] .result:not(:empty)", state="attached")
+    refused = page.locator("dialog[open] .result")
+    assert refused.count() == 0, refused.inner_text()
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_page_fits_is_accessible_and_complains_of_nothing(team, dark):
     try:
@@ -202,6 +209,7 @@ def test_the_other_clis_are_answered_from_the_page_too(make_world, kind):
             item = page.locator("article", has_text=f"touch {root}/{decision}")
             item.get_by_role("button", name=decision, exact=True).click(timeout=START_S * 1000)
             page.get_by_role("dialog").get_by_role("button", name=decision, exact=True).click()
+            decided(page)
             agent.end(f"t{number}")
         page.get_by_text("Nothing waits for you.").wait_for()
         assert complaints == []
@@ -233,6 +241,7 @@ def test_a_real_cli_is_answered_from_the_page(make_world):
         dialog = page.get_by_role("dialog")
         assert f"touch {root}/two" in dialog.locator(".asked").inner_text()
         dialog.get_by_role("button", name="Approve", exact=True).click()
+        decided(page)
         agent.end("t1")
         assert (root / "one").exists() and (root / "two").exists()
 
@@ -240,6 +249,7 @@ def test_a_real_cli_is_answered_from_the_page(make_world):
         page.locator("article", has_text="rm ").get_by_role("button", name="Deny").click()
         page.get_by_label("Reason").fill("keep that file")
         page.get_by_role("dialog").get_by_role("button", name="Deny").click()
+        decided(page)
         assert "keep that file" in str(agent.end("t2")["payload"]["told"])
         assert (root / "one").exists()
 
@@ -248,6 +258,7 @@ def test_a_real_cli_is_answered_from_the_page(make_world):
         item.get_by_label("Blue").check(timeout=START_S * 1000)
         item.get_by_role("button", name="Answer").click()
         page.get_by_role("dialog").get_by_role("button", name="Send").click()
+        decided(page)
         assert "Blue, dark" in str(agent.end("t3")["payload"]["told"])
 
         agent.give("t4", calls=[shell(f"rm {root}/two")], tell=True)
