@@ -14,6 +14,8 @@
   let heardAt = 0; // when the stream was opened or said something; 0 while there is none
   let retryMs = 500;
   let pending = null;
+  let late = null; // what came while something is pressed; null while nothing is
+  let pressedAt = 0;
 
   // -- the token: in the address once, then in this tab only -----------------------------------------------------
 
@@ -152,7 +154,15 @@
     if (match[1] !== "page") return;
     say(null);
     retryMs = 500;
-    show(value);
+    if (late) late.push(value);
+    else show(value);
+  }
+
+  // A button that is made anew or moves between press and release loses its click.
+  function release() {
+    const values = late || [];
+    late = null;
+    values.forEach(show);
   }
 
   // -- parts -----------------------------------------------------------------------------------------------------
@@ -322,6 +332,13 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
 
+  document.addEventListener("pointerdown", () => {
+    late = late || [];
+    pressedAt = Date.now();
+  }, true);
+  for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(release), true);
+  window.addEventListener("blur", release);
+
   // A page that nobody sees follows nothing: the daemon looks at no screen for it.
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) return open();
@@ -334,6 +351,7 @@
   });
   window.addEventListener("hashchange", () => takeToken().then(open));
   setInterval(() => {
+    if (late && Date.now() - pressedAt > 5000) release(); // released where no page hears of it
     if (document.hidden) return;
     count();
     checkSilence();
