@@ -20,7 +20,7 @@ NAMES_MAX = 4
 TEXT_MAX = 200
 NAME_MAX = 40
 TEXT_LEAST = 24
-"""So many columns of the text are worth more than the command."""
+"""Minimum columns of the text: below that, the command is left out instead."""
 
 
 class Notice(NamedTuple):
@@ -184,9 +184,9 @@ def _columns(text: str) -> int:
 
 
 def _cut(text: str, room: int, *, ascii_only: bool) -> str:
-    """The text in so many columns, of which it needs more; its end says that it was cut."""
+    """The text cut to ``room`` columns, with an ellipsis."""
     end = "..." if ascii_only else "…"
-    while _columns(text) > room - len(end):
+    while text and _columns(text) > room - len(end):
         text = text[:-1]
     return text.rstrip() + end
 

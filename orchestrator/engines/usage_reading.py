@@ -18,7 +18,7 @@ MODEL_CHARS = 100
 UNNAMED = "unknown model"
 COST_MAX = 1e6
 THREADS = 100
-"""So many further sessions are taken from one line."""
+"""Maximum number of further sessions that one line may name."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 
 

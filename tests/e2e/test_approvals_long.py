@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from tests.e2e import test_opencode
-from tests.e2e.agent import QUICK, Agent
-from tests.e2e.test_approve_command import SHELLS
+from tests.e2e.agent import Agent
+from tests.e2e.test_approve_command import SHELLS, patient_world
 from tests.e2e.world import START_S
 from tests.support.stage import until
 
@@ -22,12 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("kind", SHELLS)
 def test_a_question_may_wait_for_hours(make_world, kind):
-    world = make_world(kind, config=QUICK)
-    if kind == "opencode":
-        test_opencode.of_the_user(world)
-    own = world.home / ".config/orchestrator/config.toml"
-    own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_text("approvals.hold = 'always'\napprovals.hold_s = 80000\n")
+    world = patient_world(make_world, kind, "approvals.hold_s = 80000\n")
     agent = Agent(world, "ada")
 
     def inbox():

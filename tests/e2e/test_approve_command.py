@@ -19,15 +19,20 @@ SHELLS = {
 }
 
 
-@pytest.mark.parametrize("kind", SHELLS)
-def test_a_human_answers_every_cli_by_the_command_line(make_world, kind):
+def patient_world(make_world, kind, hold=""):
+    """A world whose CLIs wait for people who answer by commands: no face is open."""
     world = make_world(kind, config=QUICK)
     if kind == "opencode":
         test_opencode.of_the_user(world)
-    # No face is open: people who answer by commands let the CLIs wait for them.
     own = world.home / ".config/orchestrator/config.toml"
     own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_text("approvals.hold = 'always'\n")
+    own.write_text(f"approvals.hold = 'always'\n{hold}")
+    return world
+
+
+@pytest.mark.parametrize("kind", SHELLS)
+def test_a_human_answers_every_cli_by_the_command_line(make_world, kind):
+    world = patient_world(make_world, kind)
     shell, agent = SHELLS[kind], Agent(world, "ada")
 
     def command(*words, code=0):

@@ -20,7 +20,8 @@ class PastedText:
 
     def __init__(self) -> None:
         self._inside = False
-        self._rest = ""  # inside: held back, the beginning of an END; outside: passed on, that of a BEGIN
+        # Of a marker that is not complete yet: of an END, held back, or of a BEGIN, passed on already.
+        self._rest = ""
 
     def harmless(self, data: str) -> str:
         """The input with the escape characters inside pastes shown as a sign."""

@@ -51,7 +51,7 @@ class TeamCells(NamedTuple):
 
 
 class ColumnWidths(NamedTuple):
-    """The columns that are shown in so many columns of a terminal, in order, each with its size.
+    """The columns of the table that fit a terminal of ``width``, in order, each with its size.
 
     ``narrow``: a row is one line only.
     """

@@ -34,8 +34,7 @@ from orchestrator.team.roster.agent_names import shown_names
 
 TAB_FROM = 9  # lines of a terminal from which the tab is shown below the table
 EACH_S = {"screen": 1, "log": 5}
-"""Tabs whose content changes without a record, read again after so many seconds while they are seen, and only then:
-tmux is not asked for each record of an agent."""
+"""How often, in seconds, a tab is read again whose content changes without a record. Only while it is seen."""
 TAB_OF = {name: name for name in TABS if name != "task"} | {"task_text": "task"}
 """The tab that an action shows; `task` is the action that queues one."""
 

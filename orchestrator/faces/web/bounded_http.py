@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_S = 10.0
 ROOM = 200
-"""So many of the server's connections are kept free for requests; more than are accepted at once."""
+"""How many connections are kept free for requests. More than are accepted at once."""
 
 
 class BoundedHttp(H11Protocol):

@@ -33,7 +33,7 @@ class BugLines:
 
 
 def bug() -> Environment:
-    """What a page is told of a bug."""
+    """The error that a page shows for a bug."""
     return Environment("internal", "a bug in orchestrator web", "please report the line in its terminal")
 
 

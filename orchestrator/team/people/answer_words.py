@@ -70,7 +70,7 @@ def must_take(item: InboxItem, decision: ItemDecision) -> None:
 
 
 def answer_given(item: str, agent_id: str, decision: str, rule: str | None) -> dict[str, Any]:
-    """What the caller is told of an answer that is recorded."""
+    """The reply to a recorded answer."""
     return {"ok": True, "item": item, "decision": decision, "agent_id": agent_id, "rule": rule}
 
 
@@ -81,7 +81,7 @@ def decision_for_cli(decision: str) -> ItemDecision:
 
 
 def answered_record(agent: Agent, item: InboxItem, given: GivenAnswer, at: str, digest: str) -> Draft:
-    """The record of an answer; ``digest`` is that of the whole text which was answered, empty if there is none."""
+    """The record of an answer; ``digest``: that of the whole text that was answered, or empty."""
     fields: dict[str, Any] = {
         "item": item.item_id,
         "kind": item.kind,

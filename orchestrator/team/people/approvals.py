@@ -261,8 +261,8 @@ class Approvals:
 
         BadRequest ``unknown_item``, or ``cannot_answer`` if the item cannot be answered so; Conflict ``item_over`` if
         it was answered, withdrawn or changed meanwhile. Nothing is typed, and nothing reaches a CLI, on an error.
-        The same request, sent again after a daemon's death, is told what is recorded. An answer is carried out to its
-        end, also if the caller goes.
+        The same request, sent again after a daemon's death, returns the recorded answer. An answer is carried out
+        even if its caller goes away meanwhile.
         """
         return await asyncio.shield(self._tasks.start(self._carried_out(wanted, given)))
 
