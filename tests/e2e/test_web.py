@@ -160,6 +160,23 @@ def test_a_page_whose_connection_fell_silent_says_so_and_finds_its_way_back(team
         row.get_by_text("1/0").wait_for()
 
 
+def test_a_dialog_waits_for_the_reply_to_its_own_answer(team):
+    """The page may show that the item is gone before the reply has come: nobody else has answered it."""
+    with browser_of(team) as (_site, page):
+        page.get_by_role("link", name="Inbox").click()
+        page.get_by_role("button", name="Dismiss").click()
+        held = []
+        page.route("**/answer", lambda route: held.append((route, route.fetch())))
+        dialog = page.locator("dialog[open]")
+        dialog.get_by_role("button", name="Dismiss").click()
+        page.get_by_text("Nothing waits for you.").wait_for()
+        assert dialog.locator(".result").text_content() == ""
+        (route, response), *more = held
+        assert not more, "one answer alone"
+        route.fulfill(response=response)
+        dialog.wait_for(state="detached")
+
+
 def test_going_back_closes_a_question_and_claims_nothing(team):
     with browser_of(team) as (_site, page):
         page.get_by_role("link", name="Inbox").click()
@@ -246,7 +263,7 @@ def test_a_real_cli_is_answered_from_the_page(make_world):
         assert (root / "one").exists() and (root / "two").exists()
 
         agent.give("t2", calls=[shell(f"rm {root}/one")], tell=True)
-        page.locator("article", has_text="rm ").get_by_role("button", name="Deny").click()
+        page.locator("article", has_text=f"rm {root}").get_by_role("button", name="Deny").click()
         page.get_by_label("Reason").fill("keep that file")
         page.get_by_role("dialog").get_by_role("button", name="Deny").click()
         decided(page)
@@ -262,7 +279,7 @@ def test_a_real_cli_is_answered_from_the_page(make_world):
         assert "Blue, dark" in str(agent.end("t3")["payload"]["told"])
 
         agent.give("t4", calls=[shell(f"rm {root}/two")], tell=True)
-        page.locator("article", has_text="rm ").get_by_role("button", name="Approve", exact=True).click()
+        page.locator("article", has_text=f"rm {root}").get_by_role("button", name="Approve", exact=True).click()
         agent.terminal.shows(r"Do you want to|Would you like to proceed")
         until(lambda: agent.terminal.press("Enter") or agent.types().count("result") == 4, START_S)
         dialog.get_by_text(re.compile("answered elsewhere")).wait_for()

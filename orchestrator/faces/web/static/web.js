@@ -276,12 +276,14 @@
     form.addEventListener("submit", async (submitted) => {
       submitted.preventDefault();
       send.disabled = true;
+      own.sending = true;
       const answer = await post("/answer", { item: item.dataset.item, decision, text: field.value });
-      if (!answer.error) return dialog.close();
+      own.sending = false;
+      if (!answer.error) return own === pending && dialog.close();
       result.textContent = [answer.error.message, answer.error.next_step].filter(Boolean).join(": ");
       send.disabled = answer.error.code === "item_over";
     });
-    pending = { id: item.dataset.item, send, result };
+    const own = (pending = { id: item.dataset.item, send, result, sending: false });
     dialog.replaceChildren(heading, ...facts, form);
     dialog.showModal();
     (decision === "deny" || decision === "answer" ? field : back).focus();
@@ -289,9 +291,11 @@
 
   const labels = (group) => [...group.querySelectorAll("input:checked")].map((input) => input.value).join(", ");
 
-  // An item that is over or has changed while its dialog is open cannot be answered there.
+  // An item that is over or has changed while its dialog is open cannot be answered there. The page may hear of the
+  // dialog's own answer before the answer's reply.
   function checkPending() {
-    if (!pending || !dialog.open || document.querySelector(`main [data-item="${CSS.escape(pending.id)}"]`)) return;
+    if (!pending || !dialog.open || pending.sending) return;
+    if (document.querySelector(`main [data-item="${CSS.escape(pending.id)}"]`)) return;
     pending.send.disabled = true;
     pending.result.textContent = "This was answered elsewhere, or has changed.";
   }
