@@ -41,7 +41,7 @@ class Features:
         self.squads = SquadWiring(roster, self.team.panes)
         self.spawn = SpawnWiring(roster, self.squads.squads, self.squads.library)
         self.team.feed.runs = lambda: [*self.spawn.people_rows(), *self.squads.squads.people_rows()]
-        self.team.approvals.dismiss_run = self.spawn.dismiss_budget
+        self.team.inbox.dismiss_run = self.spawn.dismiss_budget
         self.gsd = GsdWiring(log_file)
         self.trust = TrustRequests(roster, state, clients, (self.team.adoption, self.spawn), self.team.authority)
         self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give

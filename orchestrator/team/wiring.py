@@ -23,6 +23,7 @@ from orchestrator.team.people.answer_authority import AnswerAuthority
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.people.notifications import Notifications
 from orchestrator.team.people.people_requests import PeopleRequests
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
@@ -67,24 +68,25 @@ class TeamWiring:
         stop = partial(agent_commands.end, self.supervisor, force=False, req=None, reason=GONE)
         self._masters = Masters(roster, self.panes, masters, stop)
         rules = ApprovalRules(roster.root)
-        self.approvals = Approvals(roster, DialogAnswers(self.panes), rules)
+        self.approvals = Approvals(roster, rules)
+        self.inbox = InboxAnswers(roster, self.approvals, DialogAnswers(self.panes))
         self.authority = AnswerAuthority(roster, launches)
         self.parking.asks = self.approvals
         self._figures = AgentFigures(roster, self.panes)
         self.parking.on_usage = self._figures.usage.reported
-        self.approvals.further_items = self._figures.items
-        self.feed = SnapshotFeed(roster, self.approvals, self._figures.facts(), boot)
+        self.inbox.further_items = self._figures.items
+        self.feed = SnapshotFeed(roster, self.inbox, self._figures.facts(), boot)
         self.feed.watched = self._figures.watched
         self.feed.glance = self._figures.glance
-        self.approvals.run_items = self.feed.run_items
+        self.inbox.run_items = self.feed.run_items
         self.approvals.changed = self.feed.touch
         self.supervisor.screen_watch.on_dialog = self.feed.touch
         self.approvals.answered = self.supervisor.screen_watch.answered
         self.supervisor.screen_watch.on_screen = self.approvals.seen
         self.supervisor.screen_watch.waits_with_dialog = self.approvals.waits_with_dialog
         self.supervisor.screen_watch.on_dialog_gone = self.approvals.dialog_gone
-        self._people = PeopleRequests(self.feed, self.approvals, self.authority, rules)
-        self._notifications = Notifications(roster, self.approvals.items)
+        self._people = PeopleRequests(self.feed, self.inbox, self.authority, rules)
+        self._notifications = Notifications(roster, self.inbox.items)
         self._agent_tools = agent_tools.build(roster)
         self._master_tools = team_tools.build(self.supervisor, self._masters)
 
@@ -108,6 +110,7 @@ class TeamWiring:
 
     async def release(self) -> None:
         """Let go of what hooks hold, before any connection ends: they shall come back to the next daemon."""
+        await self.inbox.close()
         await self.approvals.close()
         await self._figures.close()
         await self.parking.close()

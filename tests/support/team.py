@@ -16,6 +16,7 @@ from orchestrator.journal.syncer import Syncer
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
 from orchestrator.team.people.snapshot_rows import RowFacts
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -131,5 +132,6 @@ class Team:
 
 def feed_of(team: Team) -> SnapshotFeed:
     """The snapshot of a team without panes."""
-    approvals = Approvals(team.roster, DialogAnswers(cast("Any", None)), ApprovalRules(team.roster.root))
-    return SnapshotFeed(team.roster, approvals, RowFacts(), "b1")
+    approvals = Approvals(team.roster, ApprovalRules(team.roster.root))
+    inbox = InboxAnswers(team.roster, approvals, DialogAnswers(cast("Any", None)))
+    return SnapshotFeed(team.roster, inbox, RowFacts(), "b1")

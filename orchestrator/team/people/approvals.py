@@ -1,4 +1,4 @@
-"""What the CLIs of agents ask their user: pending requests, their answers by a human or a rule, and the records.
+"""The requests of agents' CLIs for an answer of their user, from the hook that asks to the answer that it gets.
 
 A request comes from a CLI's hook or plugin, which waits. Its answer is recorded (`answered`) and durable before the
 CLI gets it, so that a hook that comes back after a daemon's death is answered from the record. Nothing here types.
@@ -6,9 +6,8 @@ CLI gets it, so that a hook that comes back after a daemon's death is answered f
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from orchestrator.base.clock import call_off, rfc3339, wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.secret_masks import one_line
 from orchestrator.core import blocked
-from orchestrator.core.inbox_items import InboxItem, item_id, recorded_items
+from orchestrator.core.inbox_items import InboxItem, item_id
 from orchestrator.core.screens import QUESTIONS, REASON_MAX, Screen, ScreenFinding
 from orchestrator.engines.permission_requests import LAUNCH_SECRET, Asked
 from orchestrator.team.people import pane_answers
@@ -35,7 +34,6 @@ from orchestrator.team.people.answer_words import (
     text_digest,
 )
 from orchestrator.team.people.approval_rules import ApprovalRules
-from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.pending_requests import (
     HookPermission,
     PendingRequest,
@@ -58,23 +56,17 @@ class Approvals:
 
     ``faces``: how many faces are open that can answer. ``changed`` is called with an agent whose items changed;
     ``answered`` with one whose question has just been answered: its screen may still show it for a moment.
-    ``further_items`` gives the items of an agent that no record of it shows, ``run_items`` those of spawn runs, to
-    which ``dismiss_run`` notes who has dismissed one; False if somebody has before.
+    ``pending`` are the requests that wait, and which items are over.
     """
 
-    def __init__(self, roster: Roster, dialogs: DialogAnswers, rules: ApprovalRules) -> None:
+    def __init__(self, roster: Roster, rules: ApprovalRules) -> None:
         self._roster = roster
-        self._dialogs = dialogs
         self._rules = rules
         self.changed: Callable[[AgentEntry], None] = lambda _entry: None
         self.answered: Callable[[AgentEntry], None] = lambda _entry: None
-        self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
-        self.run_items: Callable[[], Sequence[InboxItem]] = tuple
-        self.dismiss_run: Callable[[str, str], Awaitable[bool]] = _no_run
-        self._pending = PendingRequests()
+        self.pending = PendingRequests()
         self._in_panes: dict[str, tuple[int, set[str]]] = {}  # agent -> epoch, what its dialogs may have settled
         self._faces = 0
-        self._began = roster.clock.monotonic()
         self._tasks = BackgroundTasks()
         self._closed = False
 
@@ -90,9 +82,9 @@ class Approvals:
     @faces.setter
     def faces(self, count: int) -> None:
         before, self._faces = self._faces, count
-        self._pending.moved.notify()
+        self.pending.moved.notify()
         if before and not self.holds:
-            for pending in self._pending:
+            for pending in self.pending:
                 if not pending.dialog_meanwhile and not pending.answering:
                     self._release(pending, "no face is open that can answer")
 
@@ -124,24 +116,24 @@ class Approvals:
             return
         covered = self._rules.can_cover(asked)
         answers = possible_answers(asked, dialog_meanwhile=dialog_meanwhile, can_be_ruled=covered)
-        has_room = self._pending.has_room(entry.agent_id, asked)
+        has_room = self.pending.has_room(entry.agent_id, asked)
         shown = asked if has_room else replace(asked, text="", questions=None)
         item = request_item(agent, request_id, shown, answers, at)
         pending = PendingRequest(item, asked, channel, dialog_meanwhile)
         rule = self._rules.matching(asked) if asked.kind == "permission" and not asked.cut else None
         if rule is not None:
             pending.answering = True
-            self._pending.add(key, pending)
+            self.pending.add(key, pending)
             self._tasks.start(self._allowed_by_rule(entry, pending, rule))
             return
         held = has_room and (dialog_meanwhile or self.holds)
         if not held and not (has_room and returned and self._roster.config().approvals_hold == "faces"):
             covers = self._to_pane(entry, channel)
             if not covers:
-                self._show(entry, at, in_pane=pending.item)
+                self.show(entry, at, in_pane=pending.item)
             return
-        self._pending.add(key, pending)
-        self._show(entry, at)
+        self.pending.add(key, pending)
+        self.show(entry, at)
         if not dialog_meanwhile:
             self._tasks.start(self._until_limit(pending))
         if not held:
@@ -152,15 +144,15 @@ class Approvals:
 
         A hook that still waits is released: its late word would count for nothing.
         """
-        self._withdraw(entry, self._pending.of(entry.agent_id, key), reason)
+        self._withdraw(entry, self.pending.of(entry.agent_id, key), reason)
 
     def _withdraw(self, entry: AgentEntry, requests: Sequence[PendingRequest], reason: str) -> None:
         waiting = [pending for pending in requests if not pending.answering]
         for pending in waiting:
-            self._pending.end(pending, reason)
+            self.pending.end(pending, reason)
             pending.channel.decide("release", "")
         if waiting:
-            self._show(entry)
+            self.show(entry)
             self.answered(entry)
 
     def heard(self, entry: AgentEntry, channel: HookChannel, hook_event: HookEvent) -> bool:
@@ -192,7 +184,7 @@ class Approvals:
         """A look at the agent's screen; two that show a request to be over end it."""
         row = entry.engine
         if row is not None:
-            over = pane_answers.over_on(row, screen, self._pending.of(entry.agent_id))
+            over = pane_answers.over_on(row, screen, self.pending.of(entry.agent_id))
             self._withdraw(entry, over, "answered in its pane, or not asked any more")
 
     def _in_pane(self, entry: AgentEntry) -> set[str]:
@@ -206,26 +198,26 @@ class Approvals:
     def answered_in_pane(self, entry: AgentEntry, key: str) -> bool:
         """A plugin reports that one of its requests has an answer, from wherever; True if others wait still."""
         self.withdrawn(entry, key, "answered in its pane")
-        return bool(self._pending.of(entry.agent_id))
+        return bool(self.pending.of(entry.agent_id))
 
     def went_on(self, entry: AgentEntry, kind: str) -> None:
         """The CLI goes on after an event of this kind: a human has answered in the pane. Subagents may ask still."""
-        for key in self._pending.keys_of_turn(entry.agent_id):
+        for key in self.pending.keys_of_turn(entry.agent_id):
             self.withdrawn(entry, key, f"answered in its pane ({kind or 'it goes on'})")
-        if self._pending.of(entry.agent_id):
-            self._show(entry)
+        if self.pending.of(entry.agent_id):
+            self.show(entry)
 
     def hook_ended(self, entry: AgentEntry, channel: HookChannel) -> None:
         """Its hook or plugin has ended: nobody waits for the answers any more.
 
         Whether its CLI asks on, in its own dialog, is for its screen to show.
         """
-        for pending in self._pending.of(entry.agent_id):
+        for pending in self.pending.of(entry.agent_id):
             ours = isinstance(pending.channel, HookPermission) and pending.channel.hook is channel
             if ours and not pending.answering:
-                self._pending.end(pending, "its CLI has ended the request")
-                if self._pending.of(entry.agent_id):
-                    self._show(entry)
+                self.pending.end(pending, "its CLI has ended the request")
+                if self.pending.of(entry.agent_id):
+                    self.show(entry)
                 else:
                     entry.finding = None
                     self.changed(entry)
@@ -235,7 +227,7 @@ class Approvals:
         return next(
             (
                 pending.item.item_id
-                for pending in self._pending.of(entry.agent_id)
+                for pending in self.pending.of(entry.agent_id)
                 if pending.dialog_meanwhile and pending.asked.by == "hook" and not pending.answering
             ),
             "",
@@ -243,73 +235,18 @@ class Approvals:
 
     def dialog_gone(self, entry: AgentEntry) -> None:
         """The agent's screen shows no dialog any more. Requests that are held without one wait on."""
-        shown = [pending for pending in self._pending.of(entry.agent_id) if pending.dialog_meanwhile]
+        shown = [pending for pending in self.pending.of(entry.agent_id) if pending.dialog_meanwhile]
         self._withdraw(entry, shown, "answered in its pane: its dialog is gone")
 
     # -- answers ------------------------------------------------------------------------------------------------
 
-    def items(self, entry: AgentEntry) -> list[InboxItem]:
-        """The agent's items: its requests, what its records show, and what else is known."""
-        requests = [pending.item for pending in self._pending.of(entry.agent_id) if not pending.answering]
-        recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
-        shown = (self._dialogs.item(entry, item) if item.by == "screen" else item for item in recorded)
-        known = (*requests, *shown, *self.further_items(entry))
-        return [item for item in known if item.item_id not in entry.state.answers]
+    async def answer(self, pending: PendingRequest, given: GivenAnswer) -> dict[str, Any]:
+        """Record the answer, then give it to the CLI; ``{ok, item, decision, agent_id, rule}``.
 
-    async def answer(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
-        """Answer an item; ``{ok, item, decision, agent_id, rule}``.
-
-        BadRequest ``unknown_item``, or ``cannot_answer`` if the item cannot be answered so; Conflict ``item_over`` if
-        it was answered, withdrawn or changed meanwhile. Nothing is typed, and nothing reaches a CLI, on an error.
-        The same request, sent again after a daemon's death, returns the recorded answer. An answer is carried out
-        even if its caller goes away meanwhile.
+        BadRequest ``cannot_answer`` if the request cannot be answered so; Conflict ``item_over`` if it is being
+        answered, or its CLI has ended it meanwhile. Nothing reaches the CLI on an error.
         """
-        return await asyncio.shield(self._tasks.start(self._carried_out(wanted, given)))
-
-    async def _carried_out(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
-        if pending := self._pending.with_item(wanted):
-            return await self._answer(self._roster.agents[pending.item.agent_id], pending, given)
-        for entry in self._roster.agents.values():
-            if before := entry.state.answers.get(wanted):
-                call = entry.state.calls.get(given.req or "")
-                if call is None or call.seq != before.seq:
-                    raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
-                await self._dialogs.must_have_gone(entry, wanted)
-                return answer_given(wanted, entry.agent_id, before.decision, before.rule)
-            for item in self.items(entry):
-                if item.item_id == wanted:
-                    return await self._answer_recorded(entry, item, given)
-        for item in self.run_items():
-            if item.item_id == wanted:
-                must_take(item, given.decision)
-                if not await self.dismiss_run(item.run_id, one_line(f"{given.by.user} ({given.by.face})", 200)):
-                    raise Conflict("item_over", f"item {wanted} was dismissed already")
-                self._pending.remember(wanted, "dismissed")
-                return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
-        if why := self._pending.why_over(wanted):
-            raise Conflict("item_over", f"item {wanted} is over: {why}")
-        raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
-
-    async def returned(self, wanted: str) -> None:
-        """Wait for the item while the hooks that asked an earlier daemon may still be on their way to this one."""
-
-        def known() -> bool | None:
-            agents = [entry.state for entry in self._roster.agents.values() if entry.live]
-            asked = any(QUESTIONS & agent.blocks.keys() for agent in agents)
-            answered = any(wanted in agent.answers for agent in agents)
-            return True if not asked or answered or self.agent_of(wanted) else None
-
-        await wait_until(known, self._pending.moved, self._began + RETURN_S, self._roster.clock)
-
-    def agent_of(self, wanted: str) -> AgentEntry | None:
-        """The agent that the item is of; None if there is none such now."""
-        if pending := self._pending.with_item(wanted):
-            return self._roster.agents[pending.item.agent_id]
-        entries = self._roster.agents.values()
-        return next((e for e in entries if any(item.item_id == wanted for item in self.items(e))), None)
-
-    async def _answer(self, entry: AgentEntry, pending: PendingRequest, given: GivenAnswer) -> dict[str, Any]:
-        item = pending.item
+        item, entry = pending.item, self._roster.agents[pending.item.agent_id]
         if pending.answering:
             raise Conflict("item_over", f"item {item.item_id} is being answered")
         must_take(item, given.decision)
@@ -323,7 +260,7 @@ class Approvals:
                 at, known = rfc3339(self._roster.clock.now()), self._rules.matching(pending.asked)
                 given = replace(given, rule=await self._rules.add(pending.asked, given.by, at))
                 made = given.rule if known is None else None
-            await self._record(entry, pending.item, given, text_digest(pending.asked.text))
+            await self.record(entry, pending.item, given, text_digest(pending.asked.text))
         except BaseException:
             pending.answering = False
             if made is not None:  # nothing was decided, so nothing is decided later either
@@ -333,8 +270,8 @@ class Approvals:
         if given.decision == "release" and isinstance(pending.channel, HookPermission):
             self._in_pane(entry).update(pending.channel.request.dialog_covers)
         reached = pending.channel.decide(decision_for_cli(given.decision), given.text)
-        self._pending.end(pending, f"answered: {given.decision}")
-        self._show(entry, in_pane=item if given.decision == "release" else None)
+        self.pending.end(pending, f"answered: {given.decision}")
+        self.show(entry, in_pane=item if given.decision == "release" else None)
         if given.decision != "release":
             self.answered(entry)
         if not reached:
@@ -344,7 +281,7 @@ class Approvals:
     async def _allowed_by_rule(self, entry: AgentEntry, pending: PendingRequest, rule: str) -> None:
         given = GivenAnswer("approve", "", Answerer("rule", acts_as="rule"), rule)
         try:
-            await self._record(entry, pending.item, given, text_digest(pending.asked.text))
+            await self.record(entry, pending.item, given, text_digest(pending.asked.text))
         except OrchestratorError as error:
             # Without its record nothing is allowed: a human decides.
             log.warning("a rule did not answer", agent=entry.agent_id, **error.as_dict())
@@ -352,31 +289,11 @@ class Approvals:
             self._release(pending, "its rule's answer could not be recorded")
             return
         pending.channel.decide("approve", "")
-        self._pending.end(pending, "answered by a rule")
-        self._show(entry)
+        self.pending.end(pending, "answered by a rule")
+        self.show(entry)
 
-    async def _answer_recorded(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
-        """Take note of an item, or press the key of a dialog that only the screen shows."""
-        must_take(item, given.decision)
-        if given.decision == "dismiss":
-            await self._record(entry, item, given)
-            self.changed(entry)
-            return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
-        if given.by.acts_as != "human":
-            raise BadRequest("cannot_answer", "a key in an agent's pane is pressed for a human alone")
-        if given.text:
-            raise BadRequest("cannot_answer", f"item {item.item_id} takes no text: a key answers its dialog")
-        with self._dialogs.answering(entry):
-            dialog = await self._dialogs.must_stand(entry)
-            await self._record(entry, item, given, dialog.digest)
-            await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
-        entry.dialog = None
-        self.answered(entry)
-        self._show(entry)
-        return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
-
-    async def _record(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer, digest: str = "") -> None:
-        """Make the answer durable."""
+    async def record(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer, digest: str = "") -> None:
+        """Make the answer durable; ``digest`` is that of the text that was shown."""
         at = rfc3339(self._roster.clock.now())
         await self._roster.commit(entry, [answered_record(entry.state, item, given, at, digest)])
 
@@ -396,15 +313,15 @@ class Approvals:
         entry = self._roster.agents[pending.item.agent_id]
 
         def over() -> bool | None:
-            return True if pending not in self._pending.of(entry.agent_id) or (by_face and self._faces) else None
+            return True if pending not in self.pending.of(entry.agent_id) or (by_face and self._faces) else None
 
-        return bool(await wait_until(over, self._pending.moved, clock.monotonic() + seconds, clock))
+        return bool(await wait_until(over, self.pending.moved, clock.monotonic() + seconds, clock))
 
     def _release(self, pending: PendingRequest, reason: str) -> None:
         entry = self._roster.agents[pending.item.agent_id]
-        self._pending.end(pending, reason)
+        self.pending.end(pending, reason)
         covers = self._to_pane(entry, pending.channel)
-        self._show(entry, in_pane=None if covers else pending.item)
+        self.show(entry, in_pane=None if covers else pending.item)
 
     def _to_pane(self, entry: AgentEntry, channel: PermissionChannel) -> bool:
         """Leave a request to the CLI, which shows its dialog; True if it may also decide that by itself."""
@@ -413,16 +330,12 @@ class Approvals:
         channel.decide("release", "")
         return bool(covers)
 
-    def is_over(self, item: InboxItem) -> bool:
-        """Whether the item was answered or withdrawn since this daemon began."""
-        return self._pending.why_over(item.item_id) is not None
-
-    def _show(self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None) -> None:
+    def show(self, entry: AgentEntry, at: str = "", in_pane: InboxItem | None = None) -> None:
         """Record what the agent asks now (``at``, or this moment), or that it asks nothing any more.
 
         ``in_pane`` was handed to its dialog, which asks the same: its screen shows when that is over.
         """
-        waiting = next((p.item for p in self._pending.of(entry.agent_id) if not p.answering), in_pane)
+        waiting = next((p.item for p in self.pending.of(entry.agent_id) if not p.answering), in_pane)
         at = at or rfc3339(self._roster.clock.now())
         if waiting is None:
             entry.finding = None
@@ -436,7 +349,3 @@ class Approvals:
             log.warning("not recorded", agent=entry.agent_id, **error.as_dict())
         entry.changed.notify()
         self.changed(entry)
-
-
-async def _no_run(_run_id: str, _who: str) -> bool:
-    return False

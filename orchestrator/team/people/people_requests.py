@@ -16,7 +16,7 @@ from orchestrator.protocol.tool_calls import Client
 from orchestrator.team.people.answer_authority import AnswerAuthority
 from orchestrator.team.people.answer_words import GivenAnswer
 from orchestrator.team.people.approval_rules import ApprovalRules
-from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
 
 TEXT_MAX = 20_000
@@ -27,10 +27,10 @@ class PeopleRequests:
     """The requests of one daemon's faces."""
 
     def __init__(
-        self, feed: SnapshotFeed, approvals: Approvals, authority: AnswerAuthority, rules: ApprovalRules
+        self, feed: SnapshotFeed, inbox: InboxAnswers, authority: AnswerAuthority, rules: ApprovalRules
     ) -> None:
         self._feed = feed
-        self._approvals = approvals
+        self._inbox = inbox
         self._authority = authority
         self._rules = rules
         self._judged: dict[str, bool] = {}  # connection of a face -> whether it may answer
@@ -78,11 +78,11 @@ class PeopleRequests:
             raise BadRequest("bad_argument", f"decision is one of: {', '.join(get_args(ItemDecision))}")
         if len(text) > TEXT_MAX:
             raise BadRequest("bad_argument", f"the text is longer than {TEXT_MAX} characters", "use fewer words")
-        await self._approvals.returned(item)
-        entry = self._approvals.agent_of(item)
+        await self._inbox.returned(item)
+        entry = self._inbox.agent_of(item)
         by = await self._authority.answerer(client, face[:FACE_MAX], user_name(), entry)
         given = GivenAnswer(cast("ItemDecision", decision), text, by, req=req)
-        answered = await self._approvals.answer(item, given)
+        answered = await self._inbox.answer(item, given)
         failpoints.passed("answer:inbox")
         return answered
 

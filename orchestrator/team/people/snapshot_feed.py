@@ -16,7 +16,7 @@ from orchestrator.core import state
 from orchestrator.core.attention import in_order, past_of_run, totals
 from orchestrator.core.inbox_items import InboxItem, item_id
 from orchestrator.core.inbox_items import in_order as items_in_order
-from orchestrator.team.people.approvals import Approvals
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.people.snapshot_rows import RowFacts, snapshot_row
 from orchestrator.team.roster import offline_view
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -59,9 +59,9 @@ class SnapshotFeed:
     known only while one is.
     """
 
-    def __init__(self, roster: Roster, approvals: Approvals, facts: RowFacts, boot: str) -> None:
+    def __init__(self, roster: Roster, inbox: InboxAnswers, facts: RowFacts, boot: str) -> None:
         self._roster = roster
-        self._approvals = approvals
+        self._items = inbox
         self._facts = facts
         self._boot = boot
         self._rows: dict[str, _KeptRow] = {}
@@ -100,13 +100,13 @@ class SnapshotFeed:
             if len(self._faces) == 1:
                 self.watched(True)
         face.answers = answers
-        self._approvals.faces = sum(other.answers for other in self._faces.values())
+        self._items.approvals.faces = sum(other.answers for other in self._faces.values())
         return face
 
     def closed(self, conn: str) -> None:
         """The connection has ended."""
         if self._faces.pop(conn, None) is not None:
-            self._approvals.faces = sum(other.answers for other in self._faces.values())
+            self._items.approvals.faces = sum(other.answers for other in self._faces.values())
             if not self._faces:
                 self.watched(False)
 
@@ -145,7 +145,7 @@ class SnapshotFeed:
     def run_items(self) -> list[InboxItem]:
         """The items of this project's spawn runs that have ended because their budget was used up."""
         stopped = [row for row in self._runs_seen if row.get("over_budget") and not row.get("dismissed")]
-        return [item for row in stopped if not self._approvals.is_over(item := _budget_item(row))]
+        return [item for row in stopped if not self._items.is_over(item := _budget_item(row))]
 
     # -- building -----------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class SnapshotFeed:
             kept, status = self._rows.get(agent_id), status_of(entry, self._roster.clock)
             if kept is not None and agent_id not in self._dirty and kept.status == status:
                 continue
-            items = (*self._approvals.items(entry), *self._facts.items(entry))
+            items = tuple(self._items.items(entry))
             content = snapshot_row(
                 row(self._roster, entry),
                 items,

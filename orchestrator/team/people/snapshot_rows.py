@@ -22,14 +22,12 @@ class RowFacts:
     """Where the facts of a row come from that no record of the agent has. Each returns at once.
 
     ``usage``: ``{input, cached, output, requests, cost_usd, models, unknown}`` or None; ``diff``:
-    ``{files, added, removed}`` or None; ``screen_line``: the last line of its screen, masked; ``items``: further
-    items of the inbox.
+    ``{files, added, removed}`` or None; ``screen_line``: the last line of its screen, masked.
     """
 
     usage: Callable[[AgentEntry], dict[str, Any] | None] = lambda _entry: None
     diff: Callable[[AgentEntry], dict[str, Any] | None] = lambda _entry: None
     screen_line: Callable[[AgentEntry], str] = lambda _entry: ""
-    items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
 
 
 NOTHING_KNOWN: dict[str, Any] = {

@@ -27,6 +27,7 @@ from orchestrator.faces.web.page_parts import inbox_page, summary, team_page
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.people.snapshot_feed import SnapshotFeed
 from orchestrator.team.people.snapshot_rows import RowFacts, snapshot_row
 from orchestrator.team.roster import delivery
@@ -58,9 +59,10 @@ async def scene(tmp_path):
     """A team in many states, its resource, and the moment at which all faces look."""
     team = Team(tmp_path)
     roster = team.roster
-    approvals = Approvals(roster, DialogAnswers(None), ApprovalRules(tmp_path))
+    approvals = Approvals(roster, ApprovalRules(tmp_path))
+    inbox = InboxAnswers(roster, approvals, DialogAnswers(None))
     feed = SnapshotFeed(
-        roster, approvals, RowFacts(usage=lambda entry: USED if entry.agent_id == "c1" else None), "b1"
+        roster, inbox, RowFacts(usage=lambda entry: USED if entry.agent_id == "c1" else None), "b1"
     )
     for name in ("c1", "w1", "unit", "idle", "new"):
         await team.agent(name, ready=name != "new")
@@ -241,8 +243,9 @@ async def test_all_faces_show_the_same_totals(scene):
 async def test_what_a_deleted_agent_did_and_cost_stays_in_the_totals_of_all_faces(tmp_path):
     team = Team(tmp_path)
     roster, used = team.roster, {"a": USED, "b": {**USED, "cost_usd": 1.0}}
-    approvals = Approvals(roster, DialogAnswers(None), ApprovalRules(tmp_path))
-    feed = SnapshotFeed(roster, approvals, RowFacts(usage=lambda entry: used[entry.agent_id]), "b1")
+    approvals = Approvals(roster, ApprovalRules(tmp_path))
+    inbox = InboxAnswers(roster, approvals, DialogAnswers(None))
+    feed = SnapshotFeed(roster, inbox, RowFacts(usage=lambda entry: used[entry.agent_id]), "b1")
     for name in used:
         entry = await team.agent(name)
         await delivery.enqueue(roster, name, task_id=f"{name}-1", payload="make", req=f"m:{name}")

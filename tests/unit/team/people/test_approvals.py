@@ -16,6 +16,7 @@ from orchestrator.engines.table import ENGINES
 from orchestrator.team.people.answer_words import Answerer, GivenAnswer
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.roster import delivery
 from tests.support.team import Team, settle
 from tests.unit.engines.test_table import SCREENS, screen_of
@@ -91,26 +92,28 @@ class Rules:
 class Scene:
     def __init__(self, team):
         self.team, self.panes, self.rules = team, Panes(), Rules()
-        self.approvals = self.new()
+        self.next_daemon()
 
-    def new(self):
-        return Approvals(self.team.roster, DialogAnswers(self.panes), self.rules)
+    def next_daemon(self):
+        """Only the records are known."""
+        self.approvals = Approvals(self.team.roster, self.rules)
+        self.inbox = InboxAnswers(self.team.roster, self.approvals, DialogAnswers(self.panes))
 
     async def begin(self, **config):
         self.entry = await self.team.agent()
         return self
 
-    def ask(self, asked=BASH, *, key="k", shows=True, way=None, by=None):
+    def ask(self, asked=BASH, *, key="k", shows=True, way=None):
         way = way or Way()
-        (by or self.approvals).requested(self.entry, key, asked, way, dialog_meanwhile=shows)
+        self.approvals.requested(self.entry, key, asked, way, dialog_meanwhile=shows)
         return way
 
     def only(self):
-        (item,) = self.approvals.items(self.entry)
+        (item,) = self.inbox.items(self.entry)
         return item
 
     async def answer(self, decision, text="", *, item=None, by=HUMAN, req=None):
-        return await self.approvals.answer(item or self.only().item_id, GivenAnswer(decision, text, by, req=req))
+        return await self.inbox.answer(item or self.only().item_id, GivenAnswer(decision, text, by, req=req))
 
     def records(self, *types):
         lines = self.team.paths.outbox("a1").read_text().splitlines()
@@ -151,7 +154,7 @@ async def test_an_answer_is_a_record_and_reaches_the_cli_once(scene, decision, t
     assert record.get("rule") == ("r1" if decision == "always" else None)
     assert scene.rules.made == ([BASH] if decision == "always" else [])
     assert scene.entry.state.blocks == {}
-    assert scene.approvals.items(scene.entry) == []
+    assert scene.inbox.items(scene.entry) == []
     with pytest.raises(Conflict, match="answered already") as refused:
         await scene.answer("approve", item=found)
     assert refused.value.code == "item_over"
@@ -163,7 +166,7 @@ async def test_of_two_answers_at_once_the_first_counts(scene):
     found = scene.only().item_id
     given = [GivenAnswer("approve", "", HUMAN), GivenAnswer("deny", "", HUMAN)]
     first, second = await asyncio.gather(
-        *(scene.approvals.answer(found, answer) for answer in given), return_exceptions=True
+        *(scene.inbox.answer(found, answer) for answer in given), return_exceptions=True
     )
     assert first["decision"] == "approve"
     assert second.code == "item_over"
@@ -189,10 +192,10 @@ async def test_a_hook_that_comes_back_after_the_daemon_died_is_answered_from_the
     scene.ask()
     found = scene.only().item_id
     await scene.answer("deny", "use make clean")
-    scene.approvals = scene.new()  # the next daemon: same records
+    scene.next_daemon()
     way = scene.ask()
     assert way.told == [("deny", "use make clean")]
-    assert scene.approvals.items(scene.entry) == []
+    assert scene.inbox.items(scene.entry) == []
     assert len(scene.records("answered")) == 1
     with pytest.raises(Conflict):
         await scene.answer("approve", item=found)
@@ -202,7 +205,7 @@ async def test_an_answer_sent_again_after_the_daemon_died_is_told_what_is_record
     scene.ask()
     found = scene.only().item_id
     first = await scene.answer("always", req="c1:2")
-    scene.approvals = scene.new()
+    scene.next_daemon()
     assert await scene.answer("always", item=found, req="c1:2") == first
     for another in ("c1:3", "c2:2", None):
         with pytest.raises(Conflict) as over:
@@ -233,7 +236,7 @@ async def test_an_answer_whose_caller_goes_still_reaches_the_cli(scene, monkeypa
 async def test_a_hook_that_comes_back_without_an_answer_is_the_same_item(scene):
     scene.ask()
     found = scene.only().item_id
-    scene.approvals = scene.new()
+    scene.next_daemon()
     scene.ask()
     assert scene.only().item_id == found
 
@@ -353,9 +356,9 @@ async def test_an_error_is_an_item_until_a_human_took_note(scene):
     item = scene.only()
     assert (item.kind, item.holds, item.task_id, item.answers) == ("error", False, "t1", ("dismiss",))
     await scene.answer("dismiss")
-    assert scene.approvals.items(scene.entry) == []
-    scene.approvals = scene.new()
-    assert scene.approvals.items(scene.entry) == []
+    assert scene.inbox.items(scene.entry) == []
+    scene.next_daemon()
+    assert scene.inbox.items(scene.entry) == []
 
 
 async def test_an_error_stays_an_item_while_the_agent_does_its_next_tasks(scene):
@@ -371,7 +374,7 @@ async def test_an_error_stays_an_item_while_the_agent_does_its_next_tasks(scene)
     assert scene.only() == first
     for number in range(3, 3 + REMEMBERED_ERRORS):
         await fails(scene, f"t{number}")
-    assert [item.task_id for item in scene.approvals.items(scene.entry)] == [
+    assert [item.task_id for item in scene.inbox.items(scene.entry)] == [
         f"t{number}" for number in range(3, 3 + REMEMBERED_ERRORS)
     ]
 
@@ -463,7 +466,8 @@ async def test_a_dialog_that_outlives_its_answer_is_an_item_again_and_gets_a_key
     scene.panes.stands = False  # as for a daemon that dies before the key
     with pytest.raises(Conflict):
         await scene.answer("approve", item=item.item_id, req="c1:2")
-    scene.approvals, scene.panes.stands = scene.new(), True
+    scene.next_daemon()
+    scene.panes.stands = True
     with pytest.raises(Conflict) as over:
         await scene.answer("approve", item=item.item_id, req="c1:2")
     assert (over.value.code, scene.panes.keys) == ("item_over", [])
@@ -476,7 +480,8 @@ async def test_a_dialog_that_outlives_its_answer_is_an_item_again_and_gets_a_key
 async def test_a_key_sent_again_after_the_daemon_died_is_not_pressed_again(scene):
     item = await shown(scene)
     first = await scene.answer("approve", req="c1:2")
-    scene.approvals, scene.panes.screen = scene.new(), Screen()
+    scene.next_daemon()
+    scene.panes.screen = Screen()
     assert await scene.answer("approve", item=item.item_id, req="c1:2") == first
     assert scene.panes.keys == ["1"]
 
@@ -501,4 +506,4 @@ async def test_a_dialog_that_does_not_show_everything_gets_no_key(scene, name):
 async def test_a_request_of_a_hook_replaces_what_the_screen_shows(scene):
     await shown(scene, "claude/permission-bash")
     scene.ask()
-    assert [item.by for item in scene.approvals.items(scene.entry)] == ["hook"]
+    assert [item.by for item in scene.inbox.items(scene.entry)] == ["hook"]

@@ -14,6 +14,7 @@ from orchestrator.team.people import pending_requests
 from orchestrator.team.people.answer_words import Answerer, GivenAnswer
 from orchestrator.team.people.approvals import RETURN_S, Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from tests.support.hook_channels import ROW, Line, Lot
 from tests.support.team import Team, settle
 
@@ -60,7 +61,8 @@ class People(Lot):
         self.conns = iter(range(1000))
 
     def served(self):
-        self.parking.asks = Approvals(self.team.roster, DialogAnswers(NoPanes()), self.rules)
+        self.parking.asks = Approvals(self.team.roster, self.rules)
+        self.inbox = InboxAnswers(self.team.roster, self.parking.asks, DialogAnswers(NoPanes()))
         return self.parking.asks
 
     async def asks(self, command="make", line=None, **facts):
@@ -70,12 +72,12 @@ class People(Lot):
         return await self.tell("PermissionRequest", line, **facts)
 
     def items(self):
-        return self.approvals.items(self.entry)
+        return self.inbox.items(self.entry)
 
     async def answer(self, decision, text="", item=None):
         item = item or self.items()[0].item_id
         given = GivenAnswer(decision, text, HUMAN)
-        answered = await self.approvals.answer(item, given)
+        answered = await self.inbox.answer(item, given)
         await settle()
         return answered
 

@@ -12,6 +12,7 @@ from orchestrator.team.people.answer_words import Answerer, GivenAnswer
 from orchestrator.team.people.approval_rules import ApprovalRules
 from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.people.snapshot_feed import EVERY_S, FACES, SnapshotFeed
 from orchestrator.team.people.snapshot_rows import RowFacts
 from orchestrator.team.roster import delivery
@@ -30,9 +31,10 @@ class Watched:
         self.team = Team(tmp_path)
         self.opened = []
         self.extra = {}
-        self.approvals = Approvals(self.team.roster, DialogAnswers(None), ApprovalRules(tmp_path))
-        facts = RowFacts(items=lambda entry: self.extra.get(entry.agent_id, ()))
-        self.feed = SnapshotFeed(self.team.roster, self.approvals, facts, "b1")
+        self.approvals = Approvals(self.team.roster, ApprovalRules(tmp_path))
+        self.inbox = InboxAnswers(self.team.roster, self.approvals, DialogAnswers(None))
+        self.inbox.further_items = lambda entry: self.extra.get(entry.agent_id, ())
+        self.feed = SnapshotFeed(self.team.roster, self.inbox, RowFacts(), "b1")
         self.feed.watched = self.opened.append
 
     def face(self, *, answers=False, conn="c1"):
@@ -212,19 +214,19 @@ async def test_a_spawn_run_that_its_budget_has_stopped_is_one_item_until_somebod
         noted.append((run_id, who))
         return len(noted) == 1
 
-    watched.approvals.run_items, watched.approvals.dismiss_run = watched.feed.run_items, note
+    watched.inbox.run_items, watched.inbox.dismiss_run = watched.feed.run_items, note
     known = await watched.news({})
     watched.feed.runs = lambda: runs
     known = await watched.news(known)
     (item,) = known["inbox"]
     assert (item["kind"], item["run_id"], item["holds"], item["answers"]) == ("budget", "r1", False, ["dismiss"])
     with pytest.raises(BadRequest) as refused:
-        await watched.approvals.answer(item["id"], GivenAnswer("approve", "", Answerer("top", "ada")))
+        await watched.inbox.answer(item["id"], GivenAnswer("approve", "", Answerer("top", "ada")))
     assert refused.value.code == "cannot_answer"
     dismissed = GivenAnswer("dismiss", "", Answerer("top", "ada"))
-    assert (await watched.approvals.answer(item["id"], dismissed))["ok"]
+    assert (await watched.inbox.answer(item["id"], dismissed))["ok"]
     assert noted == [("r1", "ada (top)")]
     assert (await watched.news(known))["inbox"] == []
     with pytest.raises(Conflict) as over:
-        await watched.approvals.answer(item["id"], dismissed)
+        await watched.inbox.answer(item["id"], dismissed)
     assert over.value.code == "item_over"

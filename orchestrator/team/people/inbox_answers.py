@@ -1,0 +1,134 @@
+"""The items of the inbox, and their answers by people: each item is answered once, by a record first.
+
+An item is a request that waits (`approvals`), a dialog that only a screen shows (`dialog_answers`), or something to
+take note of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from orchestrator.base.background_tasks import BackgroundTasks
+from orchestrator.base.clock import call_off, wait_until
+from orchestrator.base.errors import BadRequest, Conflict
+from orchestrator.base.secret_masks import one_line
+from orchestrator.core.inbox_items import InboxItem, recorded_items
+from orchestrator.core.screens import QUESTIONS
+from orchestrator.team.people.answer_words import GivenAnswer, answer_given, must_take
+from orchestrator.team.people.approvals import RETURN_S, Approvals
+from orchestrator.team.people.dialog_answers import DialogAnswers
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.roster import Roster
+
+
+class InboxAnswers:
+    """The items of a roster's agents and runs.
+
+    ``further_items`` gives the items of an agent that no record of it shows, ``run_items`` those of spawn runs.
+    ``dismiss_run`` records in a spawn run who has dismissed its item; False if somebody has before.
+    """
+
+    def __init__(self, roster: Roster, approvals: Approvals, dialogs: DialogAnswers) -> None:
+        self._roster = roster
+        self.approvals = approvals
+        self._pending = approvals.pending
+        self._dialogs = dialogs
+        self.further_items: Callable[[AgentEntry], Sequence[InboxItem]] = lambda _entry: ()
+        self.run_items: Callable[[], Sequence[InboxItem]] = tuple
+        self.dismiss_run: Callable[[str, str], Awaitable[bool]] = _no_run
+        self._began = roster.clock.monotonic()
+        self._tasks = BackgroundTasks()
+
+    async def close(self) -> None:
+        """End the answers that are being carried out; a caller sends its answer to the next daemon again."""
+        await call_off(self._tasks)
+
+    def items(self, entry: AgentEntry) -> list[InboxItem]:
+        """The agent's items: its requests, what its records show, and what else is known."""
+        requests = [pending.item for pending in self._pending.of(entry.agent_id) if not pending.answering]
+        recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
+        shown = (self._dialogs.item(entry, item) if item.by == "screen" else item for item in recorded)
+        known = (*requests, *shown, *self.further_items(entry))
+        return [item for item in known if item.item_id not in entry.state.answers]
+
+    async def answer(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
+        """Answer an item; ``{ok, item, decision, agent_id, rule}``.
+
+        BadRequest ``unknown_item``, or ``cannot_answer`` if the item cannot be answered so; Conflict ``item_over`` if
+        it was answered, withdrawn or changed meanwhile. Nothing is typed, and nothing reaches a CLI, on an error.
+        The same request, sent again after a daemon's death, returns the recorded answer. An answer is carried out
+        even if its caller goes away meanwhile.
+        """
+        return await asyncio.shield(self._tasks.start(self._carried_out(wanted, given)))
+
+    async def _carried_out(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
+        if pending := self._pending.with_item(wanted):
+            return await self.approvals.answer(pending, given)
+        for entry in self._roster.agents.values():
+            if before := entry.state.answers.get(wanted):
+                call = entry.state.calls.get(given.req or "")
+                if call is None or call.seq != before.seq:
+                    raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
+                await self._dialogs.must_have_gone(entry, wanted)
+                return answer_given(wanted, entry.agent_id, before.decision, before.rule)
+            for item in self.items(entry):
+                if item.item_id == wanted:
+                    return await self._answer_recorded(entry, item, given)
+        for item in self.run_items():
+            if item.item_id == wanted:
+                must_take(item, given.decision)
+                if not await self.dismiss_run(item.run_id, one_line(f"{given.by.user} ({given.by.face})", 200)):
+                    raise Conflict("item_over", f"item {wanted} was dismissed already")
+                self._pending.remember(wanted, "dismissed")
+                return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
+        if why := self._pending.why_over(wanted):
+            raise Conflict("item_over", f"item {wanted} is over: {why}")
+        raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
+
+    async def returned(self, wanted: str) -> None:
+        """Wait for the item while the hooks that asked an earlier daemon may still be on their way to this one."""
+
+        def known() -> bool | None:
+            agents = [entry.state for entry in self._roster.agents.values() if entry.live]
+            asked = any(QUESTIONS & agent.blocks.keys() for agent in agents)
+            answered = any(wanted in agent.answers for agent in agents)
+            return True if not asked or answered or self.agent_of(wanted) else None
+
+        await wait_until(known, self._pending.moved, self._began + RETURN_S, self._roster.clock)
+
+    def agent_of(self, wanted: str) -> AgentEntry | None:
+        """The agent that the item is of; None if there is none such now."""
+        if pending := self._pending.with_item(wanted):
+            return self._roster.agents[pending.item.agent_id]
+        entries = self._roster.agents.values()
+        return next((e for e in entries if any(item.item_id == wanted for item in self.items(e))), None)
+
+    async def _answer_recorded(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
+        """Take note of an item, or press the key of a dialog that only the screen shows."""
+        must_take(item, given.decision)
+        if given.decision == "dismiss":
+            await self.approvals.record(entry, item, given)
+            self.approvals.changed(entry)
+            return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
+        if given.by.acts_as != "human":
+            raise BadRequest("cannot_answer", "a key in an agent's pane is pressed for a human alone")
+        if given.text:
+            raise BadRequest("cannot_answer", f"item {item.item_id} takes no text: a key answers its dialog")
+        with self._dialogs.answering(entry):
+            dialog = await self._dialogs.must_stand(entry)
+            await self.approvals.record(entry, item, given, dialog.digest)
+            await self._dialogs.press(entry, dialog, dialog.keys[given.decision])
+        entry.dialog = None
+        self.approvals.answered(entry)
+        self.approvals.show(entry)
+        return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
+
+    def is_over(self, item: InboxItem) -> bool:
+        """Whether the item was answered or withdrawn since this daemon began."""
+        return self._pending.why_over(item.item_id) is not None
+
+
+async def _no_run(_run_id: str, _who: str) -> bool:
+    return False
