@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.text_width import cut
 from orchestrator.cli import completion, options, output
 from orchestrator.cli.options import Json
 from orchestrator.cli.redrawn_screen import RedrawnScreen
@@ -21,7 +22,6 @@ from orchestrator.edge.project_location import Project
 from orchestrator.faces import inbox_lines
 from orchestrator.faces.daemon_client import DaemonClient, project_here
 from orchestrator.faces.snapshot_client import SnapshotClient, read_snapshot
-from orchestrator.faces.text_table import cut
 
 WATCH_S = 1.0
 """How often a watched inbox is drawn again: the ages change."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from orchestrator.base.text_width import ELLIPSIS
 from orchestrator.core import glyphs
 from orchestrator.faces import row_words, text_table
 
@@ -48,7 +49,7 @@ def printable(text: str) -> str:
 
 def encodable(line: str) -> str:
     """A line of printable text that was cut, with a sign for the cut that stdout can show."""
-    return line if utf8() else line.replace(text_table.CUT, "~")
+    return line if utf8() else line.replace(ELLIPSIS, "~")
 
 
 def short(value: Any, limit: int = 160) -> str:

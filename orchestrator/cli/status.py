@@ -113,7 +113,7 @@ def _printable(value: Any) -> Any:
 
 
 def _fitted(text: str, width: int | None) -> str:
-    from orchestrator.faces.text_table import cut  # noqa: PLC0415
+    from orchestrator.base.text_width import cut  # noqa: PLC0415
 
     text = output.printable(text)
     return text if width is None else cut(text, width)

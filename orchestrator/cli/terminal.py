@@ -11,8 +11,8 @@ import termios
 from typing import Self
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.text_width import pieces
 from orchestrator.cli import output
-from orchestrator.faces.text_table import pieces
 
 ANSWER_MAX = 4096
 NARROWEST = 20

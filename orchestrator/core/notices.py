@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import shlex
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Literal, NamedTuple
 
+from orchestrator.base.text_width import columns_of, cut
 from orchestrator.core.glyphs import NEEDS_HUMAN, OUTCOME, STATUS, Glyph
 from orchestrator.core.task_words import short_line
 
@@ -146,10 +146,12 @@ class Announcement(NamedTuple):
             link = link.replace("orchestrator", f"orchestrator -C {shlex.quote(project)}", 1)
         end = f" {'-' if ascii_only else '·'} {link}"
         whole = f"{sign} {text}{end}"
-        if not width or _columns(whole) <= width:
+        if not width or columns_of(whole) <= width:
             return whole
-        room = width - _columns(f"{sign} {end}")
-        return f"{sign} {_cut(text, room, ascii_only=ascii_only)}{end}" if room >= TEXT_LEAST else f"{sign} {text}"
+        room = width - columns_of(f"{sign} {end}")
+        if room < TEXT_LEAST:
+            return f"{sign} {text}"
+        return f"{sign} {cut(text, room, '...' if ascii_only else '…')}{end}"
 
 
 def announcement(notices: Sequence[Notice]) -> Announcement:
@@ -177,18 +179,6 @@ def announcement(notices: Sequence[Notice]) -> Announcement:
     sign = NEEDS_HUMAN if needs else STATUS["failed"] if failed or errors else OUTCOME["result"]
     link = "orchestrator inbox" if several else first.link
     return Announcement(sign, short_line(" · ".join(parts), TEXT_MAX), link)
-
-
-def _columns(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
-
-
-def _cut(text: str, room: int, *, ascii_only: bool) -> str:
-    """The text cut to ``room`` columns, with an ellipsis."""
-    end = "..." if ascii_only else "…"
-    while text and _columns(text) > room - len(end):
-        text = text[:-1]
-    return text.rstrip() + end
 
 
 def _with(sentence: str, detail: str) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from orchestrator.faces.text_table import Column, age, lines_of, pieces
+from orchestrator.base.text_width import pieces
+from orchestrator.faces.text_table import Column, age, lines_of
 
 NOTHING = "nothing waits for you"
 FURTHER = "  > "

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from orchestrator.base.text_width import cut
 from orchestrator.core.attention import in_order, needs_human
 from orchestrator.core.glyphs import outcome_sign
 from orchestrator.faces.row_words import cost_text, diff_text, since_of, state_of, totals_parts
-from orchestrator.faces.text_table import Column, age, cut, lines_of
+from orchestrator.faces.text_table import Column, age, lines_of
 
 SAYS_NOTHING = ("busy", "idle", "parked")
 """Statuses whose reason repeats the status."""

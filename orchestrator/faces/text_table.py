@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-CUT = "…"
+from orchestrator.base.text_width import columns_of, cut
 
 
 class Column(NamedTuple):
@@ -17,39 +16,6 @@ class Column(NamedTuple):
     cells: Sequence[str]
     least: int = 0
     right: bool = False
-
-
-def columns_of(text: str) -> int:
-    """How many columns of a terminal the text needs: wide letters two, marks that join a letter none."""
-    if text.isascii():
-        return len(text)
-    return sum(_width(char) for char in text)
-
-
-def cut(text: str, width: int) -> str:
-    """The text in at most ``width`` columns; a longer one ends with …, and never in half a letter."""
-    if columns_of(text) <= width:
-        return text
-    used, kept = 0, ""
-    for char in text:
-        used += _width(char)
-        if used > width - 1:
-            break
-        kept += char
-    return kept.rstrip() + CUT if width > 0 else ""
-
-
-def pieces(line: str, room: int) -> Iterator[str]:
-    """A line in pieces of at most ``room`` columns; an empty line is one piece."""
-    start = used = 0
-    for at, char in enumerate(line):
-        # A letter of ambiguous width counts as wide: a piece must fit wherever it is shown.
-        width = 2 if unicodedata.east_asian_width(char) in "WFA" else 1
-        if used + width > room:
-            yield line[start:at]
-            start, used = at, 0
-        used += width
-    yield line[start:]
 
 
 def lines_of(columns: Sequence[Column], width: int | None) -> list[str]:
@@ -101,10 +67,3 @@ def _padded(text: str, size: int, right: bool) -> str:
     text = cut(text, size)
     blank = " " * (size - columns_of(text))
     return blank + text if right else text + blank
-
-
-def _width(char: str) -> int:
-    if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    # tmux, like most terminals, shows letters of ambiguous width in one column.
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.faces.text_table import columns_of
+from orchestrator.base.text_width import columns_of
 from tests.security.human import OURS, Human
 
 RUN = "run-20260102-030405-abcdef"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.base.text_width import columns_of
 from orchestrator.cli.top import popup_words
-from orchestrator.faces.text_table import columns_of
 from tests.security.human import Human
 from tests.support.stage import alive, until
 from tests.support.tmux_server import PrivateServer

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.base.text_width import pieces
 from orchestrator.config import sources
-from orchestrator.faces.text_table import pieces
 from orchestrator.project_trust import trust_authority, trust_store
 from orchestrator.trust import allowed, relay_holders, state_dir
 from orchestrator.trust.difference import difference

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.base.text_width import columns_of
 from orchestrator.faces.row_words import totals_parts
-from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.top.key_bindings import KeyAction, keys_of
 from orchestrator.faces.top.team_layout import Part
 

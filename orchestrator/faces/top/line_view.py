@@ -10,7 +10,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from orchestrator.faces.text_table import columns_of
+from orchestrator.base.text_width import columns_of
 from orchestrator.faces.top.strips import drawn, style_named
 from orchestrator.faces.top.team_layout import Part
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
-from orchestrator.faces.text_table import columns_of, cut
+from orchestrator.base.text_width import columns_of, cut
 from orchestrator.faces.top.plain_line import PlainLine
 from orchestrator.faces.top.tab_lines import shown_line
 from orchestrator.faces.top.team_layout import Part

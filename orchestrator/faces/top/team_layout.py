@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from orchestrator.base.text_width import columns_of, cut
 from orchestrator.faces.row_words import (
     StateWord,
     cost_text,
@@ -20,7 +21,7 @@ from orchestrator.faces.row_words import (
     tokens_text,
 )
 from orchestrator.faces.status_lines import task_text
-from orchestrator.faces.text_table import age, columns_of, cut
+from orchestrator.faces.text_table import age
 
 NARROW = 60
 """Below this width a row is its state, its agent, for how long, and one text."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
+from orchestrator.base.text_width import columns_of, cut
 from orchestrator.core.glyphs import NEEDS_HUMAN
-from orchestrator.faces.text_table import columns_of, cut
 from orchestrator.faces.timeline import Lane, Timeline
 from orchestrator.faces.top.team_layout import Part
 

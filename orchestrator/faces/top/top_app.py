@@ -16,9 +16,9 @@ from textual import events
 from textual.app import App
 from textual.message import Message
 
+from orchestrator.base.text_width import columns_of
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.snapshot_client import SnapshotClient
-from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.top import pasted_text
 from orchestrator.faces.top.key_bindings import KeyAction
 from orchestrator.faces.top.tab_texts import TabReader

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from orchestrator.faces.text_table import columns_of
+from orchestrator.base.text_width import columns_of
 from orchestrator.faces.top.line_view import LineView
 from orchestrator.faces.top.plain_line import PlainLine
 from orchestrator.faces.top.team_layout import Part

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from orchestrator.base.text_width import columns_of
 from orchestrator.core.inbox_items import InboxItem
 from orchestrator.faces import inbox_lines
-from orchestrator.faces.text_table import columns_of
 
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
 AT = "2026-01-01T00:06:00.000Z"

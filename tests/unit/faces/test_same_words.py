@@ -61,9 +61,7 @@ async def scene(tmp_path):
     roster = team.roster
     approvals = Approvals(roster, ApprovalRules(tmp_path))
     inbox = InboxAnswers(roster, approvals, DialogAnswers(None))
-    feed = SnapshotFeed(
-        roster, inbox, RowFacts(usage=lambda entry: USED if entry.agent_id == "c1" else None), "b1"
-    )
+    feed = SnapshotFeed(roster, inbox, RowFacts(usage=lambda entry: USED if entry.agent_id == "c1" else None), "b1")
     for name in ("c1", "w1", "unit", "idle", "new"):
         await team.agent(name, ready=name != "new")
     for name in ("c1", "w1", "unit"):

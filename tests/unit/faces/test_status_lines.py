@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from orchestrator.base.text_width import columns_of, cut
 from orchestrator.core import glyphs
 from orchestrator.core.attention import in_order, totals
 from orchestrator.faces.status_lines import footer, status_lines
-from orchestrator.faces.text_table import Column, columns_of, cut, lines_of
+from orchestrator.faces.text_table import Column, lines_of
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.base.text_width import columns_of
 from orchestrator.faces.row_words import diff_text, short_number, state_of, totals_parts
-from orchestrator.faces.text_table import columns_of
 from orchestrator.faces.top.team_layout import (
     agent_cells,
     has_second_line,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.base.errors import BadRequest, NotReady
-from orchestrator.faces.text_table import columns_of
+from orchestrator.base.text_width import columns_of
 from orchestrator.faces.timeline import Bar, Lane, Timeline, Wait
 from orchestrator.faces.top.item_texts import given_text, item_for, item_lines, why_not
 from orchestrator.faces.top.line_view import _broken
