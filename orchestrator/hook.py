@@ -330,11 +330,10 @@ def answer(facts: JsonObject) -> str:
         if sock is not None:
             boot += 1
             hello = handshake_line(os.path.realpath(root), cwd, conn, boot, who)
-            # Where a CLI shows no dialog meanwhile, a daemon that hangs would lock its human out.
-            look = (
-                (root, str(who["id"]), handshake_line(os.path.realpath(root), cwd, "look", 1, who)) if who else None
-            )
-            greeted, word = exchange(sock, hello + line, parent, look if asks else None)
+            look = None
+            if asks and who:  # where a CLI shows no dialog meanwhile, a daemon that hangs would lock its human out
+                look = root, str(who["id"]), handshake_line(os.path.realpath(root), cwd, "look", 1, who)
+            greeted, word = exchange(sock, hello + line, parent, look)
             sock.close()
             if word is not None:
                 return word

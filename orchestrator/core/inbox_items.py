@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -136,6 +137,13 @@ def _blocked(agent: Agent, block: Block) -> InboxItem:
     return InboxItem(block_id, kind, agent.agent_id, block.reason + until, block.since, until=block.until, by=by)
 
 
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
+
+
+def is_instant(until: str) -> bool:
+    """Whether the end of a wait is an RFC 3339 instant in UTC, not words of a CLI ("5pm")."""
+    return _INSTANT.fullmatch(until) is not None
+
+
 def _moment(until: str) -> str:
-    """An instant for people; a CLI's own words ("5pm") as they are."""
-    return f"{until[:10]} {until[11:16]} UTC" if until.endswith("Z") and "T" in until else until
+    return f"{until[:10]} {until[11:16]} UTC" if is_instant(until) else until

@@ -5,12 +5,12 @@ Values, order and words are those of the snapshot and of `status`. Times are lef
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.attention import needs_human
+from orchestrator.core.inbox_items import is_instant
 from orchestrator.faces.row_words import (
     cost_text,
     diff_text,
@@ -90,7 +90,6 @@ WAITING = PageContent(element("section", element("p", "Waiting for the first loo
 
 # -- the team -------------------------------------------------------------------------------------------------------
 
-INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\Z")
 _COLUMNS = {
     "state": "State", "agent": "Agent", "task": "Task", "for": "For", "queue": "Queue", "done": "✓/✕",
     "changes": "Diff", "cost": "Cost",
@@ -294,4 +293,4 @@ def moment(at: str | None) -> Markup | str:
     """A time of day, in the visitor's time zone; a CLI's own words ("3pm") as they are."""
     if not at:
         return ""
-    return element("time", at, datetime=at, data_moment=True) if INSTANT.match(at) else name_of(at)
+    return element("time", at, datetime=at, data_moment=True) if is_instant(at) else name_of(at)

@@ -141,5 +141,6 @@ def test_the_end_of_a_limit_is_said_once_and_an_instant_in_words():
     assert text("2026-11-26T23:05:59.000Z") == "its limit is reached; until 2026-11-26 23:05 UTC"
     assert text("Zone T") == "its limit is reached; until Zone T"
     assert text("10 Z") == "its limit is reached; until 10 Z"
+    assert text("AT 10 PTZ") == "its limit is reached; until AT 10 PTZ"
     assert text("5pm", "its limit is reached until 5pm") == "its limit is reached until 5pm"
     assert text(None) == "its limit is reached"
