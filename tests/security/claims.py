@@ -159,7 +159,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "tests/security/test_who_may_answer.py::test_what_a_master_leaves_behind_answers_nothing",
         "tests/security/test_who_may_answer.py::test_a_master_answers_where_the_users_own_configuration_says_so_and_makes_no_rule",
     ),
-    "What tmux runs for an agent without a window (`run-shell`, hooks) answers nothing, if agents run in that tmux server.": (
+    "A program that tmux runs without a window (`run-shell`, hooks) answers nothing, if agents run in that tmux server.": (
         "tests/security/test_who_may_answer.py::test_what_tmux_runs_for_an_agent_answers_nothing",
     ),
     "Who has held a relay is known to every daemon until the next boot.": (
@@ -224,7 +224,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "tests/unit/faces/test_web_guard.py::test_a_shell_needs_no_token_and_holds_no_data",
         "tests/unit/faces/test_web_guard.py::test_data_and_answers_need_a_token_that_was_issued",
     ),
-    "A token counts in its header only; there are no cookies, and we write it into no file, environment or command line.": (
+    "A token is accepted only in its header; there are no cookies, and we write it into no file, environment or command line.": (
         "tests/unit/faces/test_web_guard.py::test_a_token_counts_in_its_header_only",
         "tests/security/test_web.py::test_the_token_is_in_no_file_no_environment_and_no_command_line",
     ),
