@@ -87,7 +87,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "unknown_item": (
         BadRequest,
         "the inbox has no item with this id",
-        "orchestrator inbox lists the items; those of another project: orchestrator -C DIR inbox",
+        "orchestrator inbox lists the items; for another project use orchestrator -C DIR inbox",
     ),
     "unknown_rule": (
         BadRequest,

@@ -26,10 +26,10 @@ from orchestrator.faces.snapshot_client import SnapshotClient, read_snapshot
 WATCH_S = 1.0
 """How often a watched inbox is drawn again: the ages change."""
 WAIT_S = 3600.0
-OFFLINE = "no daemon answers: this is from the files, which do not have what CLIs ask at this moment"
+OFFLINE = "no daemon answers: shown from the files, without the questions that CLIs ask at this moment"
 DONE = {
     "approve": "approved",
-    "always": "approved; the same is not asked again",
+    "always": "approved; a rule approves the same request from now on",
     "deny": "denied",
     "answer": "answered",
     "release": "its pane asks now",
@@ -108,7 +108,7 @@ def release(item: ItemId, as_json: Json = False) -> None:
 def dismiss(item: ItemId, as_json: Json = False) -> None:
     """Take an error, a conflict or a budget off the inbox.
 
-    These hold nobody up. A record says that you have seen it.
+    No agent waits for these. A record says that you have seen the item.
     """
     _answer(item, "dismiss", "", as_json=as_json)
 
@@ -148,7 +148,7 @@ def _chosen(snapshot: dict[str, Any], wanted: str) -> dict[str, Any] | None:
     for item in snapshot["inbox"]:
         if item["id"] == wanted.strip().lower():
             return dict(item)
-    raise BadRequest("unknown_item", f"the inbox has no item {wanted!r} now: it is over, or never was there")
+    raise BadRequest("unknown_item", f"the inbox has no item {wanted!r}: it is over, or the id is wrong")
 
 
 def _texts(snapshot: dict[str, Any], item: dict[str, Any] | None) -> Sequence[str]:

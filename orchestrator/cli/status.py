@@ -41,8 +41,8 @@ def status(
 ) -> None:
     """Show each agent on one line, those that need you first.
 
-    Its status, task, how long, queued tasks, ended tasks; in a wide terminal also its changes, its cost and the
-    reason. With AGENT: all about this one, and the command to type next.
+    A line has status, task, how long, queued tasks and ended tasks; in a wide terminal also changes, cost and
+    reason. With AGENT it shows everything about this agent, and the command to type next.
     """
     place = project_here()
     if watch and not as_json and sys.stdout.isatty():

@@ -18,7 +18,7 @@ from orchestrator.faces.daemon_client import project_here
 
 
 def web(  # noqa: PLR0917  (typer calls it by name)
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 takes any free port.")] = 0,
     read_only: Annotated[bool, typer.Option("--read-only", help="Print a link that can only read.")] = False,
     share: Annotated[bool, typer.Option("--share", help="Print also a link that can only read.")] = False,
     listen: Annotated[
@@ -41,7 +41,7 @@ def web(  # noqa: PLR0917  (typer calls it by name)
     """Serve the team as web pages on this machine until Ctrl-C.
 
     Prints a link with a token, once and on the terminal only. The pages show the team and answer what waits for you.
-    From another machine: ssh -L PORT:127.0.0.1:PORT HOST. Agents get nothing, whatever token they have.
+    From another machine: ssh -L PORT:127.0.0.1:PORT HOST. Agents get nothing, even with a valid token.
     """
     options.refuse_agents(changes=not read_only)
     place = project_here()
@@ -62,7 +62,7 @@ def web(  # noqa: PLR0917  (typer calls it by name)
             "bad_argument", f"{address} is no address that a browser can open", "say by which: --host NAME:PORT"
         )
     if behind_proxy and not (host and number):
-        step = "say where the proxy finds it, and how the browser names the proxy: --port 8750 --host NAME[:PORT]"
+        step = "give the port that the proxy connects to, and the proxy's name in the browser: --port 8750 --host NAME[:PORT]"
         raise BadRequest("bad_argument", "--behind-proxy needs --port and --host", step)
     _refuse_masters(master_may=sources.load(place.root, os.environ).config.approvals_master)
     with _SecretTerminal() as terminal:
@@ -120,7 +120,7 @@ def _tls_files(certificate: str, key: str) -> tuple[Path | None, Path | None]:
     if not certificate:
         return None, None
     if Path(key).stat().st_mode & stat.S_IROTH:
-        raise Environment("web_failed", f"every user of this machine can read {key!r}", "chmod 600, then try again")
+        raise Environment("web_failed", f"every user of this machine can read {key!r}", "run chmod 600 on it, then try again")
     return Path(certificate), Path(key)
 
 

@@ -312,7 +312,7 @@ class Config(BaseModel):
         "Prices of models whose CLI reports no cost, in USD per million tokens, by model name or its beginning.",
     )
     top_keys: dict[str, str] = _key(
-        "own", {}, "Keys of orchestrator top, by the name of the action; separate several keys by spaces."
+        "own", {}, "Keys of orchestrator top, by action name; separate several keys by spaces."
     )
     gc_after_s: float = _key(
         "harmless", 604_800.0,

@@ -23,7 +23,7 @@ DENIED = "The user denied this."
 SHOWN_BACK = frozenset({"ExitPlanMode"})
 """Tools of Claude Code of which it takes an approval only together with their input. A plan may be in a file alone:
 then nobody sees here what an approval would be of."""
-PLACE_UNKNOWN = "(relative paths: Codex does not say of which directory)"
+PLACE_UNKNOWN = "(relative paths; Codex does not name their directory)"
 """Codex tells the directory of its session; a patch in a shell command counts from the directory of that command."""
 _NAMED_IN_PATCH = re.compile(r"(?m)^\s*\*\*\* (?:(?:Add|Update|Delete) File|Move to):\s*(.*)$")
 LEADS = ("command", "file_path", "notebook_path", "path", "url", "query", "plan")

@@ -171,7 +171,7 @@ def _agents(agents: list[dict[str, Any]]) -> Iterator[str]:
 def _runs(runs: list[dict[str, Any]], unknown: str) -> Iterator[str]:
     if not runs and not unknown:
         return
-    yield '<h2 id="runs">Spawn runs and squads of the project in this time</h2>'
+    yield '<h2 id="runs">Spawn runs and squads of the project during this run</h2>'
     if unknown:
         yield f'<p class="warn">Spawn runs may be missing: {_own(unknown)}</p>'
     rows = [

@@ -268,7 +268,7 @@ class AgentActions:
         self.app.push_screen(TextDialog(f"restart {shown_line(self.agent_name)}", lines, does="restart it"), done)
 
     def _words_kept(self: Any) -> str:
-        return f"; {keys_of('task', self.bindings)[0]} has your words again"
+        return f"; {keys_of('task', self.bindings)[0]} shows your text again"
 
     def _run(self: Any, *words: str, stdin: str = "", draft: tuple[str, str, str] | None = None) -> None:
         """Run one of our commands in a thread; say what it said. ``draft``: what was typed, kept if it failed."""

@@ -101,7 +101,7 @@ class TabReader:
             if error.code != "no_worktree":
                 raise
             return self._guessed(row)
-        gone = "its worktree is gone; these are the commits of its branch, and what was not committed is lost"
+        gone = "its worktree is gone: this shows the commits of its branch; uncommitted changes are lost"
         lines: list[TabLine] = [[(gone, "yellow")]] if change.gone else []
         lines += [[(f"new file, not added yet: {name}", "yellow")] for name in change.untracked]
         for text in change.text.decode("utf-8", "replace").removesuffix("\n").split("\n") if change.text else ():
@@ -109,7 +109,7 @@ class TabReader:
             lines.append([(shown_line(text.expandtabs(8)), style)])
         if change.cut:
             lines.append("the diff is longer than can be shown; see git diff in the worktree")
-        return lines if change.text or change.untracked else [*lines, [("it has changed nothing", "dim")]]
+        return lines if change.text or change.untracked else [*lines, [("no changes", "dim")]]
 
     def _guessed(self, row: dict[str, Any]) -> list[TabLine]:
         guess = guessed_changes(self._root, row)

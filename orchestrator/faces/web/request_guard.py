@@ -119,7 +119,7 @@ class RequestGuard:
         if origin and not all(self._site.is_origin(each, host) for each in origin):
             raise BadRequest("web_refused", "the request comes from a page of another site")
         if headers.any(b"content-length") and headers.any(b"transfer-encoding"):
-            raise BadRequest("web_refused", "the request says its length in two ways")
+            raise BadRequest("web_refused", "the request has both Content-Length and Transfer-Encoding")
         token = (headers.only(b"authorization") or "").removeprefix("Bearer ")
         granted = self._tokens.scope_of(token) if token else None
         peer = await _peer_of(scope, self._judge, token=granted is not None)

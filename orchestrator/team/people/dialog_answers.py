@@ -64,7 +64,7 @@ class DialogAnswers:
         dialog = await self._seen(entry) if asked else None
         if dialog is not None and any(wanted in _ids(entry, item, dialog) for item in asked):
             raise Conflict(
-                "item_over", f"the answer to {wanted} is recorded, but its dialog asks still: answer again"
+                "item_over", f"the answer to {wanted} is recorded, but its dialog is still open: answer the new item"
             )
 
     async def must_stand(self, entry: AgentEntry) -> ScreenDialog:

@@ -101,7 +101,7 @@ def _run_file(paths: Paths, run_id: str) -> tuple[dict[str, Any], list[LogGap]]:
     try:
         if os.path.lexists(path):
             return run_file(paths, run_id), []
-        why = "the run's file is not there"
+        why = "the run's file is missing"
     except OrchestratorError as error:
         why = f"the run's file cannot be read: {error.message}"
     return {}, [LogGap(_name(paths, path), 1, None, why)]

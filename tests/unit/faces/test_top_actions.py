@@ -186,7 +186,7 @@ def test_words_that_could_not_be_queued_are_there_again():
     async def play(pilot):
         await opened(pilot, "t")
         await pilot.press("h", "i", "tab", "T", "ctrl+s")
-        await until(pilot, lambda: "has ended; t has your words again" in lines_of_screen(app)[-1])
+        await until(pilot, lambda: "has ended; t shows your text again" in lines_of_screen(app)[-1])
         app.requests.refuses = ""
         await opened(pilot, "j", "t")
         assert app.screen.values == ["hi", "T", ""]
