@@ -51,8 +51,8 @@ STDIN_MAX = 1 << 20
 STDIN_S = 10.0
 RETRY_S = 30.0
 PACE_S = 1.0
-GREET_S = 20.0  # a daemon that has said nothing for so long is stopped or hangs
-LOOK_S = 60.0  # between two looks whether the daemon that holds a request still lives
+GREET_S = 20.0  # a daemon that has sent nothing for this long is stopped or hangs
+LOOK_S = 60.0  # between two checks that the daemon that holds a request still responds
 NOTHING = "{}"
 
 JsonObject = dict[str, object]
@@ -104,9 +104,9 @@ def read_event(fd: int) -> JsonObject:
 
 
 def flat(text: str, name: str) -> object:
-    """The value behind ``"name":``, which cannot stand inside a JSON string; of a text that is cut how it begins.
+    """The value after ``"name":``, which cannot occur inside a JSON string; if the value is cut, its beginning.
 
-    None when it is not there.
+    Returns None if the name is missing.
     """
     at = text.find(f'"{name}":')
     if at < 0:
@@ -394,7 +394,7 @@ def gone(parent: int, seconds: float) -> bool:
 
 
 def lives(root: str, agent_id: str, hello: bytes) -> bool:
-    """Whether the daemon greets a new connection; also true if there is none any more, which needs no look."""
+    """Whether the daemon greets a new connection. Also true if the daemon is gone: then the old connection ends."""
     sock = connect(root, agent_id)
     if sock is None:
         return True
@@ -411,10 +411,10 @@ def lives(root: str, agent_id: str, hello: bytes) -> bool:
 def exchange(
     sock: socket.socket, lines: bytes, parent: int, look: tuple[str, str, bytes] | None
 ) -> tuple[bool, str | None]:
-    """Send ``lines`` and wait for the daemon's word: whether it spoke, and what to print.
+    """Send ``lines`` and wait for the daemon's answer. Returns whether it sent anything, and the text to print.
 
-    None when the connection ended before its word. With ``look``, the arguments of `lives`, no daemon that hangs is
-    waited for.
+    The text is None if the connection ended before the answer. With ``look``, the arguments of `lives`, it stops
+    waiting for a daemon that hangs.
     """
     poll = ends(parent)
     poll.register(sock, select.POLLIN)

@@ -71,7 +71,7 @@ def status_word(status: str) -> str:
 
 
 def state_word(row: Mapping[str, Any]) -> str:
-    """Glyph and word of an agent's state, as all faces show it; ``row`` is of the snapshot."""
+    """Glyph and word of an agent's state, as all faces show it. ``row`` is a row of the snapshot."""
     state = row_words.state_of(row, ascii_only=not utf8())
     return f"{state.sign} {state.word}"
 

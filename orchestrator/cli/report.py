@@ -23,7 +23,8 @@ def report(
         str, typer.Argument(metavar="[RUN]", help="The team run; default: the live one, else the newest.")
     ] = "",
     file: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file; - writes it to stdout.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the page to this file; - writes it to stdout."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no report.")] = False,
     as_json: Annotated[

@@ -1,4 +1,4 @@
-"""Spawn runs and squads of a project for a report, from their files."""
+"""Read the spawn runs and squads of a project from their files, for a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def runs_here(root: Path) -> RunsBetween:
-    """The rows of spawn runs and squads that began between two moments, and why some may be missing."""
+    """Return a function of two times: the rows of spawn runs and squads between them, and why some may be missing."""
     from orchestrator.spawn.recorded_runs import recorded_runs  # noqa: PLC0415  (loads pydantic)
     from orchestrator.squad.recorded_squads import recorded_squads  # noqa: PLC0415
 

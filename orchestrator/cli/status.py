@@ -63,7 +63,7 @@ def status(
 
 
 class _ShownTeam(NamedTuple):
-    """The rows to show, what to show of each agent (its name where that means it alone), and the totals."""
+    """The rows to show, the name to show for each agent (its id if the name is not unique), and the totals."""
 
     rows: list[dict[str, Any]]
     names: dict[str, str]
@@ -71,9 +71,9 @@ class _ShownTeam(NamedTuple):
 
 
 def _shown(source: Facts, run: str) -> _ShownTeam:
-    """What is to be shown of the snapshot.
+    """The part of the snapshot to show.
 
-    With ``run`` the totals are those of the rows: deleted agents are not in them.
+    With ``run`` the totals count only the shown rows, without deleted agents.
     """
     snapshot = source.snapshot()
     rows = snapshot["agents"]

@@ -18,7 +18,9 @@ from orchestrator.faces.daemon_client import project_here
 
 
 def web(  # noqa: PLR0917  (typer calls it by name)
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 takes any free port.")] = 0,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 takes any free port.")
+    ] = 0,
     read_only: Annotated[bool, typer.Option("--read-only", help="Print a link that can only read.")] = False,
     share: Annotated[bool, typer.Option("--share", help="Print also a link that can only read.")] = False,
     listen: Annotated[
@@ -62,7 +64,7 @@ def web(  # noqa: PLR0917  (typer calls it by name)
             "bad_argument", f"{address} is no address that a browser can open", "say by which: --host NAME:PORT"
         )
     if behind_proxy and not (host and number):
-        step = "give the port that the proxy connects to, and the proxy's name in the browser: --port 8750 --host NAME[:PORT]"
+        step = "give the proxy's port here and its name in the browser: --port 8750 --host NAME[:PORT]"
         raise BadRequest("bad_argument", "--behind-proxy needs --port and --host", step)
     _refuse_masters(master_may=sources.load(place.root, os.environ).config.approvals_master)
     with _SecretTerminal() as terminal:
@@ -120,7 +122,9 @@ def _tls_files(certificate: str, key: str) -> tuple[Path | None, Path | None]:
     if not certificate:
         return None, None
     if Path(key).stat().st_mode & stat.S_IROTH:
-        raise Environment("web_failed", f"every user of this machine can read {key!r}", "run chmod 600 on it, then try again")
+        raise Environment(
+            "web_failed", f"every user of this machine can read {key!r}", "run chmod 600 on it, then try again"
+        )
     return Path(certificate), Path(key)
 
 

@@ -26,7 +26,7 @@ _WAITS = {
     "trust": "trust",
     "rate_limit": "limit",
 }
-"""What an agent waits for, in one word, by the kind of its item or block; for other kinds its status says it."""
+"""What an agent waits for, in one word, by the kind of its item or block. Other kinds show the status."""
 
 
 def needs_human(row: Mapping[str, Any]) -> bool:
@@ -43,7 +43,7 @@ def state_word(row: Mapping[str, Any]) -> str:
 
 
 def said(word: str, reason: str) -> str:
-    """A state and its reason as one text; the word once, if the reason begins with it: ``asks to run make``."""
+    """A state and its reason as one text; a reason that begins with the word stands alone: ``asks to run make``."""
     if reason == word or reason.startswith(f"{word} "):
         return reason
     return f"{word}: {reason}" if reason else word
@@ -57,7 +57,7 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def totals(rows: Iterable[Mapping[str, Any]], past: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The team in numbers: ``{agents, need_you, busy, idle, ended, finished: {result, error, canceled}, usage}``.
 
-    ``past`` are agents that are gone (`past_of_run`): what they finished and used counts, so that neither falls.
+    ``past`` are deleted agents (`past_of_run`). Their tasks and usage are counted, so that no total falls.
     """
     rows, past = list(rows), list(past)
     counted = {"agents": 0, "need_you": 0, "busy": 0, "idle": 0, "ended": 0}
@@ -72,9 +72,9 @@ def totals(rows: Iterable[Mapping[str, Any]], past: Iterable[Mapping[str, Any]] 
 
 
 def past_of_run(rows: Iterable[Mapping[str, Any]], deleted: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those of the deleted agents whose team run goes on, for another agent of it is among ``rows``.
+    """The deleted agents whose team run still has an agent in ``rows``.
 
-    While there is no agent at all, those of the newest run: its figures do not vanish with its last agent.
+    If ``rows`` is empty, the deleted agents of the newest run: its totals stay when its last agent is deleted.
     """
     deleted = list(deleted)
     runs = {row["run_id"] for row in rows}

@@ -17,7 +17,7 @@ from orchestrator.core.screens import COUNTING, REASON_MAX, SCREEN_KINDS, Screen
 from orchestrator.core.state import Agent
 
 STOPPED = "suspended"
-"""The kind of block for an agent whose process was suspended (SIGSTOP, Ctrl-Z); lifted when that is continued."""
+"""The kind of block for an agent whose process is suspended (SIGSTOP, Ctrl-Z); lifted when it is continued."""
 
 
 def block(agent: Agent, cause: str, reason: str, *, at: str) -> list[Draft]:
@@ -59,7 +59,7 @@ def explained(agent: Agent, finding: ScreenFinding | None, *, at: str) -> list[D
 
 
 def called(agent: Agent, *, at: str) -> list[Draft]:
-    """The agent has called, so nothing blocks it but a process that was stopped."""
+    """The agent has called: lift every block except that of a suspended process."""
     causes = agent.blocks.keys() - {STOPPED}
     return unblock(agent, causes, at=at, reason="it called") if causes else []
 

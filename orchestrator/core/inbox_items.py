@@ -125,7 +125,7 @@ def _failed_task(agent: Agent, end: LastEnd) -> InboxItem:
 
 
 def in_order(items: Iterable[InboxItem]) -> list[InboxItem]:
-    """The items: first those that hold an agent up, and of these the oldest."""
+    """Sort the items: first those that an agent waits for, then the others; the oldest first."""
     return sorted(items, key=lambda item: (not item.holds, item.since, item.item_id))
 
 

@@ -19,7 +19,7 @@ TOKENS_MAX = 10**12
 """No request has more tokens: a larger number is not counted."""
 
 Prices = Mapping[str, Mapping[str, float]]
-"""By model name or its beginning: USD per million tokens of ``input``, ``cached``, ``cache_write`` and ``output``."""
+"""Model name or its beginning -> USD per million tokens of ``input``, ``cached``, ``cache_write``, ``output``."""
 
 
 class ModelRequest(NamedTuple):

@@ -20,11 +20,11 @@ NAMES_MAX = 4
 TEXT_MAX = 200
 NAME_MAX = 40
 TEXT_LEAST = 24
-"""Minimum columns of the text: below that, the command is left out instead."""
+"""Minimum columns of the text. If fewer are left, the line has no command."""
 
 
 class Notice(NamedTuple):
-    """One thing to announce: what needs a human, an agent or a task that failed, a run whose tasks have all ended.
+    """One thing to announce: an item needs a human, an agent or a task has failed, or all tasks of a run have ended.
 
     ``item`` is the id of its item of the inbox, ``item_kind`` the kind of that item, ``since`` when it began; all are
     empty for ``all_done``, whose ``text`` counts what has ended.
@@ -137,8 +137,9 @@ class Announcement(NamedTuple):
     def line(self, width: int = 0, *, ascii_only: bool = False, project: str = "") -> str:
         """Sign, text and command in one line of at most ``width`` columns (0: any number).
 
-        The text is cut to make room for the command; where too little of it would be left, the command is left out.
-        ``project`` is the directory of the project, for a reader who is elsewhere.
+        The text is cut to make room for the command. If fewer than ``TEXT_LEAST`` columns are left, the command is
+        left out.
+        ``project`` is the project's directory, for a reader in another directory.
         """
         sign, text, link = self.sign.ascii if ascii_only else self.sign.sign, self.text, self.link
         if project:

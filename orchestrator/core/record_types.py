@@ -1,6 +1,6 @@
 """The types of records: which log each goes into, which are synced and broadcast, and a record before it is written.
 
-Pure; data only. What the records look like is in `records.py`.
+Pure; data only. The form of the records is in `records.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure. The models define the form; `.agents-schema/*.json` is generated from them, and every record that a test writes
 is validated against them. The daemon itself builds and reads plain dicts, because a million lines must fold in
-seconds; `record_types.py` has what it needs of them. It uses these models at the edges only.
+seconds; for that it needs only `record_types.py`. It uses these models at the edges only.
 
 To change a record, add an optional key; never change the meaning of one. Anything else needs a new
 ``journal.log_lines.VERSION``, a reader for the old version, and a fixture under tests/logs/, which must always fold.

@@ -90,10 +90,10 @@ REMEMBERED_CALLS = 1000
 
 
 REMEMBERED_ANSWERS = 50
-"""Per agent: the least number of answered items of the inbox that are known, and of dismissed ones."""
+"""Per agent: how many answered items of the inbox are remembered at least, and how many dismissed items."""
 
 REMEMBERED_ERRORS = 5
-"""Per agent: how many tasks that ended in `error` wait at most for a human to take note of them."""
+"""Per agent: maximum number of tasks that ended in `error` and are not dismissed."""
 
 
 class Answered(NamedTuple):
@@ -209,7 +209,7 @@ class Agent:
     calls: dict[str, Answered] = field(default_factory=dict)  # by req
     outcomes: dict[str, int] = field(default_factory=lambda: {"result": 0, "error": 0, "canceled": 0})
     last_end: LastEnd | None = None
-    errors: dict[str, LastEnd] = field(default_factory=dict)  # by task; not dismissed yet, the newest only
+    errors: dict[str, LastEnd] = field(default_factory=dict)  # by task id; not yet dismissed, only the newest
     answers: dict[str, ItemAnswer] = field(default_factory=dict)  # by the id of the item; the newest only
     created_at: str | None = None
     ready_at: str | None = None
@@ -378,7 +378,7 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
 
 
 def _newest(answers: dict[str, ItemAnswer]) -> dict[str, ItemAnswer]:
-    """The newest answers; what was dismissed is kept apart, for it may still be so while much else is answered."""
+    """The newest answers. Dismissals have their own limit, so that many other answers do not displace them."""
     dismissed = [item for item, answer in answers.items() if answer.decision == "dismiss"]
     others = [item for item, answer in answers.items() if answer.decision != "dismiss"]
     return {item: answers[item] for item in (*dismissed[-REMEMBERED_ANSWERS:], *others[-REMEMBERED_ANSWERS:])}

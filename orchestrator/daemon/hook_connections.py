@@ -24,7 +24,7 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent, Parking
 log = structlog.get_logger()
 
 LINE_MAX = 8 << 20
-"""A hook or plugin sends at most 1 MiB of an event, which may be six times as long with all characters escaped."""
+"""A hook or plugin sends at most 1 MiB of an event. With every character escaped it is six times as long."""
 
 
 class Listeners(NamedTuple):
@@ -72,7 +72,7 @@ async def serve(
 
 
 def pass_on(parking: Parking, entry: AgentEntry, channel: HookChannel, heard: HookEvent) -> None:
-    """Pass the event on. A bug lets the CLI go on as without us: its hook would come back with the same event."""
+    """Pass the event on. After a bug the CLI continues as without us; its hook would else send the event again."""
     try:
         parking.heard(entry, channel, heard)
     except Exception:

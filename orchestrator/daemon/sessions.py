@@ -113,7 +113,7 @@ def _roots_changed(hear: Callable[[], None]) -> Callable[[Context, Any], Awaitab
 def _admin_call(
     client: Client, run: Callable[..., Awaitable[dict[str, Any]]]
 ) -> Callable[[Context, AdminParams], Awaitable[dict[str, Any]]]:
-    """What serves a method; one that takes ``req`` gets the key of the request, never one that the client names."""
+    """The handler of a method. If ``run`` takes ``req``, it gets the request's key, never a value of the client."""
     parameters = signature(run).parameters
 
     async def handle(ctx: Context, params: AdminParams) -> dict[str, Any]:

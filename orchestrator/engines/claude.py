@@ -255,7 +255,7 @@ _COUNTED = re.compile(r"\b(\d+) of (\d+)\s*$")
 
 
 def _shows(screen: Screen) -> ShownDialog | None:
-    """The dialog on the screen; its frame begins above the list of its options.
+    """The dialog on the screen. Its frame begins above the list of options.
 
     The title of a permission says "1 of 3" if further permissions wait, and does not count questions.
     """

@@ -1,4 +1,4 @@
-"""What the screen of Codex 0.169 says: its input line, what explains its silence, its permission dialogs. Pure."""
+"""Read the screen of Codex 0.169: its input line, the reason for its silence, its permission dialogs. Pure."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def _without(regex: str) -> str:
 
 
 def _last(kind: FindingKind, line: str, reason: str, *, until: int = 0, unless: str = r"(?!)") -> ScreenPattern:
-    """A line that explains something only while nothing came after it: no word, no other trouble, no running turn."""
+    """A line that is a reason only if nothing follows it: no text, no other error, no running turn."""
     last = rf"(?m:{line})(?![\s\S]*(?m:{line}))"
     over = rf"esc to interrupt|{last}[\s\S]*\n[■•]|{unless}"
     return ScreenPattern(kind, line, reason, until=until, unless=over)
 
 
 def _retrying(kind: FindingKind, line: str, reason: str, *, until: int = 0) -> ScreenPattern:
-    """A line below the status line of a turn that tries again."""
+    """A line below the status line of a turn that is retried."""
     return ScreenPattern(kind, line, f"{reason}; it tries again", until=until, unless=_without(_RETRYING))
 
 
-# Lines of Codex itself begin in the first column or behind a mark of its own; what models, tools and humans write is
-# indented or comes after a bullet, so that it cannot pass for one.
+# Codex's own lines begin in the first column or after its own mark. Texts of models, tools and humans are indented or
+# come after a bullet, so that they cannot imitate Codex.
 PATTERNS = (
     ScreenPattern(
         "permission",
@@ -105,7 +105,7 @@ PATTERNS = (
     _last("login", r"^■ Missing environment variable: `(\w+)`", "its key is missing: set {1}"),
     _last(
         "login",
-        # The second form is from the program's texts, not seen.
+        # The second form is from the program's strings; it was never seen on a screen.
         r"^■ (?:unexpected status (?:401|403)\b|Your access token could not be refreshed)",
         f"the API does not accept its login or key{THEN_TYPE}",
     ),

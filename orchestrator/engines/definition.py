@@ -207,7 +207,7 @@ class Engine:
         None  # whether the screen shows that a request held without a dialog, which covers these, is over
     )
     shows: Callable[[Screen], ShownDialog | None] | None = (
-        None  # the dialog on the screen, of a CLI that shows the dialogs of several waiting hooks one after the other
+        None  # the dialog on the screen, if the CLI shows the dialogs of several waiting hooks one after the other
     )
     explain_log: Callable[[str], LogFinding | None] = lambda _text: None  # what the end of the log explains
     min_pane: tuple[int, int] = (60, 12)  # columns and rows of the smallest pane in which a person can read it

@@ -19,12 +19,12 @@ from orchestrator.engines.rule_patterns import PATCH_TOOL
 
 EVENT = "PermissionRequest"
 DENIED = "The user denied this."
-"""The reason that the model reads if the human gave none."""
+"""The reason for the model if the human gave none."""
 SHOWN_BACK = frozenset({"ExitPlanMode"})
 """Tools of Claude Code of which it takes an approval only together with their input. A plan may be in a file alone:
 then nobody sees here what an approval would be of."""
 PLACE_UNKNOWN = "(relative paths; Codex does not name their directory)"
-"""Codex tells the directory of its session; a patch in a shell command counts from the directory of that command."""
+"""Codex reports its session's directory, but a patch in a shell command is relative to the command's directory."""
 _NAMED_IN_PATCH = re.compile(r"(?m)^\s*\*\*\* (?:(?:Add|Update|Delete) File|Move to):\s*(.*)$")
 LEADS = ("command", "file_path", "notebook_path", "path", "url", "query", "plan")
 """Arguments that say what a tool is to do: the first of them begins the text, without its name."""

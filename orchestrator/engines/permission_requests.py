@@ -1,4 +1,4 @@
-"""The types of what a CLI asks its user through its hook or plugin, and of the answer. Pure."""
+"""The types of a CLI's request to its user, through a hook or plugin, and of the answer. Pure."""
 
 from __future__ import annotations
 

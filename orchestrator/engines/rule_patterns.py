@@ -1,7 +1,7 @@
-"""What a rule of `approve --always` covers: exactly the command, the files or the call that a human was shown. Pure.
+"""The pattern of a rule of `approve --always`: exactly the command, files or call that the human saw. Pure.
 
-Two requests have the same pattern only if a human who has seen the first would see nothing new in the second. A
-request of which this is not certain has none: it is asked each time.
+Two requests have the same pattern only if the second shows a human nothing that the first did not show. If this is
+not certain, the request has no pattern: it is asked each time.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class ScreenDialog(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The hash of all that the dialog says. A line that is wrapped at another place is another line."""
+        """The hash of the dialog's whole text. If a line wraps at another place, the hash is another."""
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

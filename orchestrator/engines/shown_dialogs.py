@@ -1,7 +1,7 @@
-"""Which of several waiting requests the dialog on a screen is about. Pure.
+"""Find the waiting requests that the dialog on a screen is about. Pure.
 
-A CLI that asks for several calls of one message at once shows their dialogs one after the other, and tells no hook
-that a human has answered in the pane. What its screen shows must do.
+If a CLI asks for several calls of one message at once, it shows their dialogs one after the other. It does not report
+to a hook that a human has answered in the pane; only its screen shows it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _WORDS_MAX = 200
 
 
 class ShownDialog(NamedTuple):
-    """The dialog on a screen. ``alone``: it is a permission's, and no further permission waits for its answer."""
+    """The dialog on a screen. ``alone``: it asks for a permission, and no further permission waits behind it."""
 
     text: str
     alone: bool
 
 
 def about(dialog: ShownDialog, waiting: Sequence[Asked]) -> list[Asked]:
-    """Those of the requests, the oldest first, that the dialog may be about; empty if that is not known.
+    """The requests that the dialog may be about, the oldest first; empty if unknown.
 
-    If the dialog contains the words of several, the longest words count: ``touch a`` is also in ``touch a b``.
+    If the dialog contains the words of several requests, the longest match wins: ``touch a`` is in ``touch a b`` too.
     """
     text = _packed(dialog.text)
     lengths = [max((len(words) for words in _words(asked) if words in text), default=0) for asked in waiting]
@@ -37,7 +37,7 @@ def about(dialog: ShownDialog, waiting: Sequence[Asked]) -> list[Asked]:
 
 
 def _words(asked: Asked) -> list[str]:
-    """What the dialog of this request may show: how the command begins, an address, a question, a path or its end."""
+    """Texts that the request's dialog may show: the beginning of a command, a URL, a question, a path or its end."""
     if asked.questions:
         return [_packed(str(asked.questions[0]["question"])[:_WORDS_MAX])]
     for name in LEADS:
@@ -49,5 +49,5 @@ def _words(asked: Asked) -> list[str]:
 
 
 def _packed(text: str) -> str:
-    """The text without white space: a screen breaks lines where it likes."""
+    """The text without white space, because a screen can break lines anywhere."""
     return "".join(text.split())

@@ -23,9 +23,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)
 
 
 class UsageLine(NamedTuple):
-    """What one line of a transcript says: a request, if any, and the model of the requests that follow it.
+    """The content of one transcript line: a request, if any, and the model of the requests after it.
 
-    ``threads`` are ids of further sessions that this one has started, each with a transcript of its own.
+    ``threads`` are the ids of sessions that this session has started; each has its own transcript.
     """
 
     request: ModelRequest | None
@@ -57,9 +57,9 @@ def claude_line(line: Mapping[str, Any], model: str) -> UsageLine:
 
 
 def codex_line(line: Mapping[str, Any], model: str) -> UsageLine:
-    """Of Codex: a line of its own for each request; the model is in the line with which the turn begins.
+    """Read a line of Codex. Each request has its own line; the model is in the first line of the turn.
 
-    A thread that it starts as a subagent has a rollout of its own; the call that starts it names the thread.
+    A thread that Codex starts as a subagent has its own rollout; the call that starts it names the thread.
     """
     said = line.get("payload")
     if not isinstance(said, dict):
@@ -149,7 +149,7 @@ def _model(name: object) -> str:
 
 
 def _time(at: object) -> str:
-    """The time, if it is one: `datetime` knows no thirteenth month, and no year after 9999 in any zone."""
+    """The time if it is valid, else "". `datetime` refuses a thirteenth month, and a year after 9999 in any zone."""
     if not isinstance(at, str) or not _TIME.fullmatch(at):
         return ""
     try:

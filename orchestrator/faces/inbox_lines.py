@@ -72,7 +72,7 @@ def _question_lines(number: int, question: Mapping[str, Any], width: int | None)
 
 
 def _whole_text(item: Mapping[str, Any]) -> str:
-    """What was asked; of a conflict the sentence too, for its text is a list of files."""
+    """The text of the request. A conflict also has its sentence, because its text is only a list of files."""
     asked = str(item.get("asked") or "")
     if not asked:
         return str(item["text"])
@@ -83,7 +83,7 @@ def _ways(item: Mapping[str, Any]) -> list[str]:
     """The commands that answer, each as it can be copied."""
     commands = [_DONE[answer] for answer in item["answers"] if answer in _DONE]
     ways = [(command.format(id=item["id"]), about) for command, about in commands]
-    if item["by"] == "screen":  # a key takes no words
+    if item["by"] == "screen":  # the answer is a key, without a text
         ways = [(command.removesuffix(" --reason TEXT"), about) for command, about in ways]
     if item["kind"] == "conflict":
         ways.append((f"orchestrator worktree merge-check {_flat(item['agent_id'])}", "checks it again"))

@@ -40,7 +40,7 @@ def state_of(row: Mapping[str, Any], *, ascii_only: bool = False) -> StateWord:
 
 
 def since_of(row: Mapping[str, Any]) -> str | None:
-    """Since when an agent's row is as it is: since it waits for somebody, else since it has its status."""
+    """Since when the agent waits for somebody, else since when it has its status."""
     return (row.get("waits_for") or {}).get("since") or row.get("since")
 
 

@@ -1,4 +1,4 @@
-"""Turn an error's next step into one for people: commands instead of tools, resources and schemas. Pure."""
+"""Word an error's next step for people: commands instead of tools, resources and schemas. Pure."""
 
 from __future__ import annotations
 

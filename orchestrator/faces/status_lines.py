@@ -82,7 +82,7 @@ def footer(counted: Mapping[str, Any], width: int | None, *, ascii_only: bool = 
 
 
 def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:
-    """What the agent works on, and in which attempt; else what it did last with the outcome: ``✕ make lint``."""
+    """The agent's task and its attempt; else its last task with the outcome: ``✕ make lint``."""
     if row.get("running_task_id"):
         title, attempt = str(row.get("running_task_title") or row["running_task_id"]), row.get("attempt") or 1
         again = f" (attempt {attempt})" if attempt > 1 else ""

@@ -109,7 +109,7 @@ def timeline(run: RunRecords) -> Timeline:
     times = [record["at"] for agent in run.agents for record in agent.outbox[:1] + agent.inbox[:1]]
     begin = str(run.file.get("created_at") or "") or min(times, default="")
     end = run.file.get("ended_at")
-    if not run.file and all(lane.deleted for lane in lanes):  # without its file, its last agent says when it ended
+    if not run.file and all(lane.deleted for lane in lanes):  # without its file, it ends with its last agent
         end = max((str(lane.deleted) for lane in lanes), default=None)
     gaps = [*run.gaps, *(gap for agent in run.agents for gap in agent.gaps)]
     return Timeline(run.run_id, begin, end, lanes, gaps)

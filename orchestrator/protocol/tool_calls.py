@@ -324,7 +324,7 @@ def _barred(tool: Tool) -> Tool:
 
 
 def request_key(client: Client, request_id: Any) -> str:
-    """What tells a request from all others, also when it is sent again to the next daemon."""
+    """The unique key of a request. It stays the same when the request is sent again to the next daemon."""
     return f"{client.origin.conn}:{orjson.dumps(request_id).decode()}"
 
 

@@ -15,16 +15,16 @@ OPEN = "('queued', 'running')"
 """The states of a run that has not ended."""
 
 _DISMISSED = ":dismissed"
-"""Ends the id of the event with which a human has taken note that a run's budget is used up: there is one at most."""
+"""End of the id of the event that records that a human dismissed the run's used-up budget. A run has at most one."""
 STOPPED_UNSEEN = (
     f"SELECT 1 FROM runs WHERE status NOT IN {OPEN} AND (error = 'budget' OR summary LIKE 'partial: budget%') "  # noqa: S608 - put together from our own words
     f"AND project = ? AND NOT EXISTS (SELECT 1 FROM events WHERE id = runs.id || '{_DISMISSED}') LIMIT 1"
 )
-"""Whether the budget has stopped a run of a project, and nobody has taken note."""
+"""Whether the budget has stopped a run of a project, and nobody has dismissed it."""
 
 
 def dismissal_of(run_id: str) -> str:
-    """The id of the event with which a human takes note that the run's budget is used up."""
+    """The id of the event that records that a human dismissed the run's used-up budget."""
     return f"{run_id}{_DISMISSED}"
 
 

@@ -39,10 +39,10 @@ def home_of(env: Mapping[str, str]) -> Path:
 
 
 def has_work(path: Path, project: str) -> bool:
-    """Whether a home of our form has runs of this machine that have not ended; creates and changes nothing.
+    """Whether a daemon has to open this home; creates and changes nothing.
 
-    Or one of the project that its budget has stopped, of which nobody has taken note: its item is for this daemon to
-    show. If the home has no identity of this machine, its database is not opened.
+    True if the home has runs of this machine that have not ended, or a run of the project that its budget has
+    stopped and nobody has dismissed. If the home has no identity of this machine, its database is not opened.
     """
     own = HomeIdentity(path).recognize()
     if own is None:

@@ -168,7 +168,7 @@ def events(
 
 
 def budget_dismissed(con: sqlite3.Connection, run_id: str) -> bool:
-    """Whether a human has taken note that the run's budget is used up."""
+    """Whether a human has dismissed the run's used-up budget."""
     return con.execute("SELECT 1 FROM events WHERE id = ?", (ddl.dismissal_of(run_id),)).fetchone() is not None
 
 

@@ -1,4 +1,4 @@
-"""The spawn runs of a project in a span of time, as a home's database tells them. Reads only; needs no daemon."""
+"""Read the spawn runs of a project in a span of time from a home's database. Needs no daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS_MAX = 1000
 
 
 def recorded_runs(env: Mapping[str, str], project: str, begin: str, end: str, now: datetime) -> list[dict[str, Any]]:
-    """Rows as `views.people_row` with ``began`` and ``ended``, the oldest first: runs that began in that time.
+    """The runs that began in this time, the oldest first: rows of `views.people_row` with ``began`` and ``ended``.
 
     Environment ``io_failed`` if there is a home that cannot be read.
     """

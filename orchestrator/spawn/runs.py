@@ -268,7 +268,7 @@ class SpawnRuns:
         return rows[:LISTED]
 
     async def dismiss_budget(self, run_id: str, who: str) -> bool:
-        """Note in the run's events that ``who`` has seen that its budget is used up; False if somebody has before."""
+        """Record in the run's events that ``who`` dismissed its used-up budget; False if already dismissed."""
         for home in self._homes.values():
             if await home.db.read(queries.run, run_id) is not None:
                 noted = await home.db.write(transitions.dismiss_budget, run_id, who, rfc3339(self._clock.now()))

@@ -114,7 +114,7 @@ def cancel(con: sqlite3.Connection, run_id: str, at: str) -> str:
 
 
 def dismiss_budget(con: sqlite3.Connection, run_id: str, who: str, at: str) -> bool:
-    """Note that ``who`` has seen that the run's budget is used up; False if somebody has before."""
+    """Record that ``who`` dismissed the run's used-up budget; False if already dismissed."""
     if queries.budget_dismissed(con, run_id):
         return False
     message = f"{who} dismissed the inbox item: its budget is used up"

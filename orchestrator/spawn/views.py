@@ -171,17 +171,17 @@ def listed(run: RunRow) -> dict[str, Any]:
 
 
 def is_over_budget(run: RunRow) -> bool:
-    """Whether the run has ended because its budget did not pay for more."""
+    """Whether the run has ended because its budget was used up."""
     return run.error == "budget" or run.summary.startswith(PARTIAL)
 
 
 def people_row(
     run: RunRow, state: Mapping[str, Any], *, over_budget: bool = False, dismissed: bool = False
 ) -> dict[str, Any]:
-    """A run as people see it in the snapshot, beside squads, of its row and its `status`.
+    """A run as a row of the snapshot, made from its database row and its `status`.
 
-    ``over_budget``: it has ended because its budget did not pay for more; ``dismissed``: which is no item of the
-    inbox of this project, or no longer.
+    ``over_budget``: it has ended because its budget was used up. ``dismissed``: this is not, or no longer, an item of
+    this project's inbox.
     """
     done, nodes = state["progress"], state["nodes"]
     failure = str(state.get("failure") or "")

@@ -90,7 +90,7 @@ class SpawnWiring:
         return self._rows
 
     async def dismiss_budget(self, run_id: str, who: str) -> bool:
-        """Note in a run of `people_rows` that ``who`` has seen that its budget is used up; False if it was noted."""
+        """Record that ``who`` dismissed the used-up budget of a run in `people_rows`; False if already dismissed."""
         return await self.runs.dismiss_budget(run_id, who)
 
     async def _look_at(self, runs: SpawnRuns) -> None:

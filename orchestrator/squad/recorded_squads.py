@@ -1,4 +1,4 @@
-"""The squads of a project in a span of time, as their files tell them. Reads only; needs no daemon."""
+"""Read the squads of a project in a span of time from their files. Needs no daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from orchestrator.squad import results, squad_files
 
 
 def recorded_squads(root: Path, begin: str, end: str) -> list[dict[str, Any]]:
-    """Rows as `results.people_row` with ``began`` and ``ended``, without those that answered nodes of spawn runs."""
+    """The squads that began in this time, without those that answered nodes of spawn runs.
+
+    Rows of `results.people_row` with ``began`` and ``ended``.
+    """
     files = [file for file in squad_files.known(Paths(root)) if begin <= file.created_at <= end]
     return [
         {**results.people_row(file), "began": file.created_at, "ended": file.ended_at}

@@ -21,13 +21,15 @@ from orchestrator.tmux.servers import tmux
 NEEDS = "@orchestrator_needs"
 """The option of a session for its status line: how many agents need somebody; not set if none does."""
 TALLY = "@orchestrator_tally"
-"""The option of a window: of each run in it a mark, and a stroke for each such agent. tmux adds up all strokes."""
+"""The option of a window: a mark for each run in it, then a stroke for each agent that needs somebody.
+
+tmux adds up all strokes of a session's windows."""
 _MESSAGE = "@orchestrator_message"
 SHOWN_MS = 4000
 FREEZING_BEFORE = (3, 6)
 """Older versions stop drawing a client's panes while it shows a message."""
 _STROKES_MAX = 999
-_STROKE = "x"  # no hexadecimal digit, which marks are made of
+_STROKE = "x"  # not a hexadecimal digit, because marks consist of these
 _ALL = f"#{{s/[^{_STROKE}]//:#{{W:#{{{TALLY}}}}}}}"
 
 _WINDOW = f"#{{window_id}} #{{session_id}} #{{{NEEDS}}} #{{{TALLY}}}"
@@ -58,7 +60,7 @@ class AttachedClient(NamedTuple):
 
 
 class _CountedWindow(NamedTuple):
-    """A window in one session that shows it, with the session's count and the window's tally, empty without one."""
+    """A window in a session that shows it, with the session's count and the window's tally; both may be empty."""
 
     window_id: str
     session_id: str
@@ -145,10 +147,10 @@ def ring(client: AttachedClient) -> bool:
 
 
 def set_needs(socket: TmuxSocket, window_id: str, run_id: str, count: int) -> None:
-    """Record that so many agents of the run in this window need somebody, for all sessions that show the window.
+    """Set how many agents of the run in this window need somebody, for all sessions that show the window.
 
-    Counts of other runs stay, those of this run in other windows go. Harmless if window or server are gone; else
-    raises as `Tmux.run`.
+    Counts of other runs stay; counts of this run in other windows are removed. Does nothing if the window or the
+    server is gone; otherwise raises as `Tmux.run`.
     """
     mark = hashlib.sha256(run_id.encode()).hexdigest()[:8]
     try:
@@ -168,7 +170,7 @@ def set_needs(socket: TmuxSocket, window_id: str, run_id: str, count: int) -> No
 
 
 def _tally(window_id: str, mark: str, count: int) -> list[Sequence[str]]:
-    """Commands that replace the run's strokes: tmux changes the option itself, as another daemon may do just then."""
+    """Commands that replace the run's strokes. tmux edits the option, because another daemon may do so just then."""
     ours = mark + _STROKE * min(count, _STROKES_MAX) if count else ""
     here = ["-t", window_id]
     take = source(["set-option", "-wqu", *here, TALLY])

@@ -14,7 +14,7 @@ MAX_NAME_LENGTH = 120
 def untrusted(files: Mapping[str, Iterable[str]]) -> Environment:
     """The error that these settings do not count: file -> its keys.
 
-    It has names only, and few: the values are a repository's words, and a model reads this.
+    It has only names, and few: the values come from a repository, and a model reads this error.
     """
     rows = [{"file": _plain(file), "keys": [_plain(key) for key in keys]} for file, keys in sorted(files.items())]
     named = [f"{row['file']} ({', '.join(row['keys'][:MAX_FILES_NAMED])})" for row in rows[:MAX_FILES_NAMED]]

@@ -52,8 +52,8 @@ LOOKS = 3
 def socket_of(local: Address, remote: Address) -> TcpSocket | None:
     """The socket of this machine that is bound to ``local`` and connected to ``remote``; None if there is none."""
     wanted = (plain(local[0]), local[1]), (plain(remote[0]), remote[1])
-    ports = b":%04X" % local[1], b":%04X" % remote[1]  # an address is read only where both ports fit
-    # The kernel gives a table in pieces: one that changes meanwhile may lack a row, so a miss is looked at again.
+    ports = b":%04X" % local[1], b":%04X" % remote[1]  # an address is parsed only if both ports match
+    # The kernel returns a table in pieces. If the table changes meanwhile, a row may be missing: look again.
     for name in ("tcp", "tcp6") * LOOKS:
         try:
             table = read_table(name)

@@ -36,8 +36,8 @@ UsageOf = Callable[[str, str], tuple[Figures | None, Mapping[str | None, Figures
 
 
 RunsBetween = Callable[[str, str], tuple[list[dict[str, Any]], str]]
-"""Spawn runs and squads that began between two moments, as rows of the snapshot with ``began`` and ``ended``, and why
-some may be missing (empty: none are)."""
+"""A function of two times. Returns the spawn runs and squads that began between them, as rows of the snapshot with
+``began`` and ``ended``, and why some may be missing (empty: none are missing)."""
 
 
 class RunReport(NamedTuple):
@@ -63,7 +63,7 @@ def report_of(
     """The report of a run at the moment ``at``, from its files alone; BadRequest ``unknown_run``.
 
     ``{project, title, made_at, run, totals, agents, tasks, runs, runs_unknown, waits, gaps}``. Texts are masked, and
-    cut so that all of them together have about `BUDGET` characters.
+    cut to about `BUDGET` characters in all.
     """
     records = run_records(root, run_id, _kept)
     timeline = timelines.timeline(records)
@@ -106,7 +106,7 @@ def report_of(
 
 
 def _usage(lane: Lane, usage_of: UsageOf) -> tuple[Figures | None, Mapping[str | None, Figures]]:
-    """What is known of the agent: one that had a task has asked its model, whether that was counted or not."""
+    """The agent's figures. If an agent had a task but no counted request, its cost is unknown, not 0."""
     total, of_tasks = usage_of(lane.agent_id, lane.engine)
     if total and not total["requests"] and not total["unknown"] and any(bar.begin for bar in lane.bars):
         total = {**total, "cost_usd": None, "unknown": "none of its requests was counted"}
@@ -265,7 +265,7 @@ def _worktree(root: Path, agent: AgentRecords, until: float) -> dict[str, Any] |
 def _add_changes(
     root: Path, agents: Iterable[AgentRecords], tasks: list[dict[str, Any]], last: str, until: float
 ) -> None:
-    """Add to each task of an agent with a worktree what was committed there while the task ran."""
+    """Add to each task of an agent with a worktree the commits that were made there while the task ran."""
     for agent in agents:
         seconds = until - time.monotonic()
         if not agent.spec.get("worktree") or seconds <= 0:

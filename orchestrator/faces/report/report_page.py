@@ -307,5 +307,5 @@ def _table(heads: Iterable[str], rows: Sequence[tuple[object, ...]], empty: str)
 
 
 def _own(text: object) -> str:
-    """Text without secrets, in a direction of its own: what it contains changes nothing after it."""
+    """Text without secrets, with its own text direction: its content cannot change the text after it."""
     return f"<bdi>{escaped(masked(str(text)))}</bdi>"

@@ -39,7 +39,7 @@ class AgentActions:
     face: TopFace
     bindings: Mapping[str, KeyAction]
     draft = ("", "", "")
-    """Words, title and files of a task that could not be queued, for the next try."""
+    """Text, title and files of a task that could not be queued, for the next attempt."""
 
     def _chosen_agent(self: Any) -> dict[str, Any] | None:
         row: dict[str, Any] | None = self.row
@@ -48,7 +48,7 @@ class AgentActions:
         return row
 
     def _still_at(self: Any, agent_id: str) -> bool:
-        """Whether a person still looks at this agent's row: what comes late must not take other keys."""
+        """Whether this agent's row is still chosen. A late dialog must not take keys meant for something else."""
         return self.app.screen is self and self.prompt is None and (self.row or {}).get("agent_id") == agent_id
 
     # -- answers ----------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ class AgentActions:
 
     def do_always(self) -> None:
         """Approve, now and later."""
-        self._decide("always", "approve it, and from now on exactly this in this project")
+        self._decide("always", "approve it, and make a rule for exactly this in this project")
 
     def do_deny(self) -> None:
         """Deny, with a reason that the agent reads."""
@@ -70,8 +70,8 @@ class AgentActions:
         self._decide("release", "let its CLI show its own dialog")
 
     def do_dismiss(self) -> None:
-        """Take note."""
-        self._decide("dismiss", "take note of it, so that it leaves the inbox")
+        """Dismiss an item."""
+        self._decide("dismiss", "dismiss it from the inbox")
 
     def do_answer(self) -> None:
         """Answer a question."""
@@ -271,7 +271,7 @@ class AgentActions:
         return f"; {keys_of('task', self.bindings)[0]} shows your text again"
 
     def _run(self: Any, *words: str, stdin: str = "", draft: tuple[str, str, str] | None = None) -> None:
-        """Run one of our commands in a thread; say what it said. ``draft``: what was typed, kept if it failed."""
+        """Run one of our commands in a thread and show its output. ``draft``: the typed text, kept on failure."""
         self.say("…", "dim")
 
         def done(answer: tuple[int, str]) -> None:

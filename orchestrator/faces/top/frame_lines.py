@@ -20,7 +20,7 @@ HINTS = (
 def head_parts(
     snapshot: Mapping[str, Any], width: int, *, filtered: str = "", needs_me: bool = False, ascii_only: bool = False
 ) -> list[Part]:
-    """The team in numbers: those that fit, each whole. First what says that not all is shown, or not live."""
+    """The team in numbers that fit, none cut. Notes that rows are hidden, or that no daemon answers, come first."""
     gap = " - " if ascii_only else " · "
     parts: list[Part] = [(f" {snapshot['title']}", "bold")]
     if not snapshot["live"]:
@@ -39,7 +39,7 @@ def head_parts(
 
 
 def key_parts(bindings: Mapping[str, KeyAction], width: int, *, ascii_only: bool = False) -> list[Part]:
-    """The keys that fit, each with what it does; the last one, help, always."""
+    """The keys that fit, each with its action. The last key, help, is always shown."""
     hints = []
     for name, says in HINTS:
         key = keys_of(name, bindings)[0]

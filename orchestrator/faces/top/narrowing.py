@@ -1,4 +1,4 @@
-"""What narrows the view of a team: the filter and the search, which are typed in a line, and "needs me"."""
+"""Narrow the view of a team: a filter and a search, typed in a prompt line, and "needs me"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textual.widgets import Input
 
 
 class Narrowing:
-    """The actions that show less, for a screen with a table and a tab."""
+    """The actions that narrow a screen with a table and a tab."""
 
     filter = ""
     needs_me = False
@@ -16,7 +16,7 @@ class Narrowing:
     _prompt_is = ""
 
     def do_needs_me(self: Any) -> None:
-        """Only what needs a human, and all again."""
+        """Show only rows that need a human, or all rows again."""
         self._narrow(self.filter, needs_me=not self.needs_me)
 
     def do_filter(self: Any) -> None:
@@ -28,11 +28,11 @@ class Narrowing:
         self._begin_prompt("search", "")
 
     def do_next_match(self: Any) -> None:
-        """The next place of the text."""
+        """Go to the next match."""
         self._match(backwards=False)
 
     def do_previous_match(self: Any) -> None:
-        """The place before."""
+        """Go to the previous match."""
         self._match(backwards=True)
 
     def _match(self: Any, *, backwards: bool) -> None:
@@ -51,11 +51,11 @@ class Narrowing:
         else:
             self._narrow("", needs_me=False)
 
-    # -- the line that is typed in -----------------------------------------------------------------------------------
+    # -- the prompt line ---------------------------------------------------------------------------------------------
 
     @property
     def prompt(self: Any) -> Input | None:
-        """The line that is typed in now."""
+        """The open prompt line; None if there is none."""
         return next(iter(self.query("#prompt").results(Input)), None)
 
     def _begin_prompt(self: Any, what: str, value: str) -> None:
@@ -66,7 +66,7 @@ class Narrowing:
         prompt.focus()
 
     def end_prompt(self: Any, *, keep: bool) -> None:
-        """Close the line; without ``keep`` a filter ends."""
+        """Close the prompt line; without ``keep`` remove the filter."""
         prompt = self.prompt
         if prompt is not None:
             self.set_focus(None)
@@ -76,12 +76,12 @@ class Narrowing:
             self._narrow("", needs_me=self.needs_me)
 
     def on_input_changed(self: Any, event: Input.Changed) -> None:
-        """A filter acts while it is typed."""
+        """Apply a filter while it is typed."""
         if event.input.id == "prompt" and self._prompt_is == "filter":
             self._narrow(event.value.strip(), needs_me=self.needs_me)
 
     def on_input_submitted(self: Any, event: Input.Submitted) -> None:
-        """Enter ends the line; a search begins."""
+        """Enter closes the prompt line and starts a search."""
         if event.input.id != "prompt":
             return
         self.end_prompt(keep=True)

@@ -1,6 +1,6 @@
-"""Keeps pasted text from acting: Textual takes what follows an escape character inside a paste for keys.
+"""Stop pasted text from acting as keys: Textual reads the text after an escape character in a paste as keys.
 
-Changes nothing of what a person types.
+Typed input is not changed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ ESCAPE_SHOWN = "\u241b"
 
 
 class PastedText:
-    """Follows the input of a terminal, which comes in pieces."""
+    """Tracks pastes in a terminal's input, which comes in pieces."""
 
     def __init__(self) -> None:
         self._inside = False
-        # Of a marker that is not complete yet: of an END, held back, or of a BEGIN, passed on already.
+        # The beginning of an incomplete marker: of END, which is held back, or of BEGIN, which was already passed on.
         self._rest = ""
 
     def harmless(self, data: str) -> str:
-        """The input with the escape characters inside pastes shown as a sign."""
+        """The input, with each escape character in a paste replaced by a visible sign."""
         out = []
         passed = 0 if self._inside else len(self._rest)
         data, self._rest = self._rest + data, ""
@@ -46,13 +46,13 @@ class PastedText:
 
 
 def _beginning(data: str, mark: str) -> str:
-    """The longest end of the data with which the mark may begin."""
+    """The longest end of the data that is a beginning of the mark."""
     sizes = range(min(len(mark) - 1, len(data)), 0, -1)
     return next((data[-size:] for size in sizes if mark.startswith(data[-size:])), "")
 
 
 class SafePasteParser(XTermParser):
-    """Textual's parser of input over harmless pastes."""
+    """Textual's input parser, fed with harmless pastes."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
@@ -64,5 +64,5 @@ class SafePasteParser(XTermParser):
 
 
 def install() -> None:
-    """Let Textual's driver for terminals use this parser."""
+    """Make Textual's terminal driver use this parser."""
     linux_driver.XTermParser = SafePasteParser  # type: ignore[attr-defined]  # it imports the name

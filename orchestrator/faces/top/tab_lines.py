@@ -1,4 +1,4 @@
-"""Lines of texts from files, models and screens, made safe for a terminal and for who looks over a shoulder. Pure."""
+"""Make lines of files, models and screens safe to show: no control characters, no secrets. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text_of(line: TabLine) -> str:
 
 
 def without_secrets(lines: Iterable[TabLine]) -> list[TabLine]:
-    """The lines with secrets masked, also those that go over several lines; a private key becomes one line."""
+    """Mask the secrets in the lines, also secrets of several lines; a private key becomes one line."""
     out: list[TabLine] = []
     for paragraph in _paragraphs(lines):
         whole = "\n".join(map(text_of, paragraph))
@@ -50,12 +50,12 @@ def without_secrets(lines: Iterable[TabLine]) -> list[TabLine]:
 
 @functools.lru_cache(2048)
 def _masked(paragraph: str) -> str:
-    """A log that grows is read again and again: masking it anew would take a tenth of a processor."""
+    """Cached, because a growing log is read again and again: masking all of it takes a tenth of a processor."""
     return masked(paragraph)
 
 
 def _paragraphs(lines: Iterable[TabLine]) -> Iterator[list[TabLine]]:
-    """The lines in groups: up to an empty line, or of a bounded size, but never two for one private key."""
+    """Group the lines: a group ends at an empty line or at a size limit, but never inside a private key."""
     group: list[TabLine] = []
     size = key = 0
     for line in lines:

@@ -120,7 +120,7 @@ def run_cells(run: Mapping[str, Any], *, ascii_only: bool = False) -> TeamCells:
 
 
 def widths_for(rows: Sequence[TeamCells], width: int, *, scrolls: bool = False) -> ColumnWidths:
-    """The columns for these rows in a terminal of this width; ``scrolls``: a scroll bar takes one of them."""
+    """The columns for these rows in a terminal of this width. ``scrolls``: a scroll bar takes one terminal column."""
     shows = width - scrolls
     room = shows - 2  # the mark of the chosen row
     words = max((len(row.state.word) for row in rows), default=4)

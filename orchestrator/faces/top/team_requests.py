@@ -84,7 +84,7 @@ class TeamRequests:
         return own_command("--project", str(self.place.root), *words)
 
     def run_quietly(self, command: Sequence[str]) -> tuple[int, str]:
-        """Run a program that shows nothing here; its exit status and its output, or its errors if it failed."""
+        """Run a program that shows nothing here. Returns its exit status and output, or errors if it failed."""
         try:
             done = subprocess.run(
                 list(command), cwd=self.place.root, stdin=subprocess.DEVNULL, capture_output=True, text=True,

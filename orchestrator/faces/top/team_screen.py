@@ -34,7 +34,7 @@ from orchestrator.team.roster.agent_names import shown_names
 
 TAB_FROM = 9  # lines of a terminal from which the tab is shown below the table
 EACH_S = {"screen": 1, "log": 5}
-"""How often, in seconds, a tab is read again whose content changes without a record. Only while it is seen."""
+"""Seconds between two reads of a tab whose content changes without a record. Only the visible tab is read."""
 TAB_OF = {name: name for name in TABS if name != "task"} | {"task_text": "task"}
 """The tab that an action shows; `task` is the action that queues one."""
 
@@ -169,7 +169,7 @@ class TeamScreen(AgentActions, Narrowing, Screen[None]):
 
     @property
     def row(self) -> dict[str, Any] | None:
-        """The row of the chosen agent; None for a run, or if none is shown: no key acts on what nobody sees."""
+        """The row of the chosen agent. None for a run, or if no row is shown: a key acts only on a visible row."""
         known = self._cells.get(self.table.key)
         return known[0] if known is not None and self.table.chosen is not None else None
 
@@ -195,7 +195,7 @@ class TeamScreen(AgentActions, Narrowing, Screen[None]):
             self._again = self._again or wanted != self._read_for
             return
         fresh = wanted[:2] != self._read_for[:2]
-        # What a pane shows has the pane's width: broken, its rules and frames would stand on lines of their own.
+        # A pane's text has the pane's width. If it were wrapped, its rules and frames would take extra lines.
         wrap = tab != "screen" and (tab != "log" or row["engine"] == RUNS_COMMANDS)
         self._reading, self._read_for = True, wanted
 

@@ -71,7 +71,7 @@ class TopApp(App[None], inherit_bindings=False):
         self.face.snapshot = self._source.latest()
         self.push_screen(self._team)
         if not self.is_headless:
-            for number in (signal.SIGTERM, signal.SIGHUP):  # as q does: the terminal gets its modes back
+            for number in (signal.SIGTERM, signal.SIGHUP):  # as q does: restores the terminal's modes
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
         threading.Thread(target=self._follow, daemon=True, name="top snapshots").start()
 

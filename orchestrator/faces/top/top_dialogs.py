@@ -92,7 +92,7 @@ class TextDialog(ModalScreen[list[str] | None]):
         self._fit()
 
     def _show_hint(self) -> None:
-        """What the keys do; first that there is more of the text, where it has not been seen."""
+        """Show what the keys do; before that, whether more text follows below."""
         if self._over:
             self._hint.show([(f"{self._over}; Enter or Esc: back", "bold red")])
             return

@@ -25,10 +25,10 @@ class PeopleRequester(Protocol):
 
 
 class TopFace:
-    """``deliver`` carries a call into the event loop's thread; ``commands`` are our own, each with what it does.
+    """``deliver`` runs a call in the event loop's thread. ``commands`` are our own commands, each with its help.
 
-    ``popup``: the tmux words that open this popup again; empty if top is in none. ``key_tables``: sockets of tmux
-    servers and the key tables in which something is bound until top ends.
+    ``popup``: the tmux command that opens this popup again; empty if top is not in a popup. ``key_tables``: tmux
+    sockets and key tables with bindings to remove when top ends.
     """
 
     def __init__(

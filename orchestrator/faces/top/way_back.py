@@ -1,7 +1,7 @@
-"""How Esc, as the first key in an agent's pane, brings a person back to top: tmux commands only. Pure.
+"""Commands of tmux by which Esc, as the first key in an agent's pane, brings a person back to top. Pure.
 
-The keys of a pane belong to its CLI. So Esc is bound in a key table of its own, which tmux looks into for one key:
-any other key goes to the CLI at once, and so does every later Esc.
+The keys of a pane belong to its CLI. So Esc is bound in its own key table, which tmux uses for the first key only.
+Any other first key goes to the CLI at once, and so does every later Esc.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AND = "\\;"
 
 
 class Origin(NamedTuple):
-    """Where a person comes from, and what was zoomed: ``client`` and ``pane`` are empty outside of that server."""
+    """Where a person comes from, and what was zoomed. ``client`` and ``pane`` are empty outside that server."""
 
     agent_zoomed: bool = True
     same_window: bool = False
@@ -34,7 +34,7 @@ def facts_command(socket: str, pane_id: str, *, here: bool) -> list[str]:
 
 
 def origin_of(output: str) -> Origin:
-    """What the output says; of one that cannot be read nothing is assumed."""
+    """Parse the output; if it cannot be parsed, return the defaults."""
     lines = [line.split(" ", 3) for line in output.splitlines()]
     if not lines or len(lines[0]) != 2:
         return Origin()
@@ -46,7 +46,7 @@ def origin_of(output: str) -> Origin:
 
 
 def bind_command(socket: str, pane_id: str, origin: Origin, popup: Sequence[str]) -> list[str]:
-    """Bind Esc, once: to go back and leave the windows as they were; ``popup`` are the tmux words that open it."""
+    """Bind Esc for one use: go back and restore the windows' zoom. ``popup``: the tmux command that opens it."""
     table = table_of(origin)
     back: list[str] = []
     if not origin.agent_zoomed and not origin.same_window:
@@ -66,7 +66,7 @@ def bind_command(socket: str, pane_id: str, origin: Origin, popup: Sequence[str]
 
 
 def listen_words(origin: Origin, later: str) -> list[str]:
-    """The tmux words, after those that go to the pane, that let Esc come back, and say so."""
+    """The tmux words that activate Esc and show a hint; they follow the words that go to the pane."""
     client = ["-c", origin.client] if origin.client else []
     return [
         *(";", "switch-client", *client, "-T", table_of(origin)),
@@ -75,7 +75,7 @@ def listen_words(origin: Origin, later: str) -> list[str]:
 
 
 def unbind_command(socket: str, table: str) -> list[str]:
-    """Remove what was bound."""
+    """Remove the binding."""
     return ["tmux", "-S", socket, "unbind-key", "-q", "-T", table, "Escape"]
 
 

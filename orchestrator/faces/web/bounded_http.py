@@ -1,6 +1,6 @@
-"""uvicorn's HTTP protocol, where nobody holds connections for nothing.
+"""uvicorn's HTTP protocol, with limits for connections that make no request.
 
-The head of a request has a time limit, and the oldest connection without a request makes room for new ones.
+The head of a request has a time limit. If few connections are left, the oldest without a request is closed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_S = 10.0
 ROOM = 200
-"""How many connections are kept free for requests. More than are accepted at once."""
+"""Number of connections that are kept free for new requests. More than the server accepts at once."""
 
 
 class BoundedHttp(H11Protocol):
@@ -66,7 +66,7 @@ class BoundedHttp(H11Protocol):
             self.transport.close()
 
     def _make_room(self) -> None:
-        """Close the connection that has been without a request for longest, if few are left."""
+        """If few connections are left, close the connection that has had no request for longest."""
         limit = self.limit_concurrency
         if limit is None or len(self.connections) <= limit - ROOM:
             return

@@ -25,7 +25,7 @@ EVERY_S = 0.5
 KEEP_S = 15.0
 """A silent stream says after this time that it lives."""
 SETTLED_S = 5.0
-"""So long after the last news a page is looked at again: it may have been made too early to show them."""
+"""Seconds after the last change until a page is made again: it may have been made too early to show the change."""
 
 
 class FollowedSnapshot(Protocol):

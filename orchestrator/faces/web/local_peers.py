@@ -97,9 +97,9 @@ class LocalPeers:
 
 
 class PeerQueues:
-    """Judges connections one after the other; those with a valid token wait for none without one.
+    """Judges connections one after the other. Those with a valid token never wait for the others.
 
-    A look at all processes takes long, and everybody on this machine can ask for one.
+    A look at all processes takes long, and every program on this machine can cause it.
     """
 
     def __init__(self, peers: LocalPeers) -> None:

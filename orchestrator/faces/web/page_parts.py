@@ -80,7 +80,7 @@ def failure_page(snapshot: dict[str, Any], error: OrchestratorError) -> PageCont
 
 
 def next_step(error: OrchestratorError) -> Markup | None:
-    """What a person may do about an error."""
+    """The error's next step for a person; None if it has none."""
     step = in_the_shell(error.next_step, error.code)
     return element("p", step) if step else None
 
@@ -290,7 +290,7 @@ def age(at: str | None) -> Markup | str:
 
 
 def moment(at: str | None) -> Markup | str:
-    """A time of day, in the visitor's time zone; a CLI's own words ("3pm") as they are."""
+    """A time of day, in the visitor's time zone. A CLI's own words ("3pm") are not changed."""
     if not at:
         return ""
     return element("time", at, datetime=at, data_moment=True) if is_instant(at) else name_of(at)

@@ -49,7 +49,7 @@ STATUSES = {
 
 
 class Judge(Protocol):
-    """The peer of a connection, given both its addresses and whether the request has a valid token."""
+    """Returns the peer of a connection, from both addresses and whether the request has a valid token."""
 
     def __call__(self, client: Any, server: Any, *, token: bool) -> Awaitable[WebPeer]: ...
 
@@ -71,7 +71,7 @@ class Access(NamedTuple):
 class RequestGuard:
     """Stands before the application. ``public`` are the paths that hold no data and need no token.
 
-    ``judge`` is asked once for each connection, and again for each answer. The scope's state has the `Access` of a
+    ``judge`` is called once for each connection, and again for each answer. The scope's state has the `Access` of a
     request under ``access``.
     """
 
@@ -87,7 +87,7 @@ class RequestGuard:
     ) -> None:
         self._app, self._bugs = app, bugs
         self._site, self._tokens, self._judge, self._public = site, tokens, judge, public
-        self._requests = RateLimit(rate=100.0, burst=1500.0)  # a token, or a machine without one
+        self._requests = RateLimit(rate=100.0, burst=1500.0)  # by token and rights; by machine without a token
         self._failures = RateLimit(rate=0.5, burst=20.0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,7 +139,8 @@ class RequestGuard:
             # Only wrong tokens are counted here, so that a stranger's guesses never lock the owner out.
             self._count(scope.get("client"), bool(token))
             raise BadRequest("web_token", "the token is missing, wrong, or of an earlier orchestrator web")
-        # A program that may only read can know the token of one that answers, and keeps it from nothing.
+        # Counted by rights too: a program that may only read can know the token of a program that may answer, and
+        # must not use up its requests.
         if not self._requests.take((granted, peer.rights), time.monotonic()):
             raise NotReady("web_busy", "too many requests with this token")
         scope["state"]["access"] = Access(granted, peer)

@@ -45,7 +45,7 @@ def site_address(
 ) -> SiteAddress:
     """The site of a server that listens on ``address`` and ``port``; ``names`` are other hosts, with or without port.
 
-    ``behind_proxy``: the site is asked for by ``names`` alone, with TLS; the proxy passes on the browser's host.
+    ``behind_proxy``: requests name only hosts of ``names``, with TLS; the proxy passes on the browser's host.
     BadRequest ``bad_argument`` for a name that is no host.
     """
     if behind_proxy:

@@ -15,7 +15,7 @@ from orchestrator.faces.web.page_parts import inbox_page, team_page
 from orchestrator.faces.web.run_pages import files_page, runs_page, timeline_page
 
 EVERY_S = {"screen": 1.0, "log": 2.0, "diff": 10.0, "files": 5.0, "timeline": 5.0, "runs": 2.0}
-"""How often a page is made anew whose content is not in the snapshot; `OTHERS_S` for an agent's other tabs."""
+"""Seconds between two versions of a page whose content is not in the snapshot; `OTHERS_S` for other tabs."""
 OTHERS_S = 5.0
 
 
@@ -77,7 +77,7 @@ class SitePages:
         """A value that changes when the page must be made anew."""
         if request.view in ("team", "inbox"):
             return snapshot["boot"], snapshot["live"], snapshot["version"]
-        # Git, tmux and the files of all agents are not read for each record of somebody in a busy team.
+        # In a busy team, not every record of another agent causes a read of git, tmux and all agents' files.
         own = next((row for row in snapshot["agents"] if row["agent_id"] == request.agent), None)
         every_s = EVERY_S.get(request.tab or request.view, OTHERS_S)
         return snapshot["boot"], snapshot["live"], snapshot["inbox"], own, int(now / every_s)

@@ -19,7 +19,7 @@ from orchestrator.journal.project_files import Paths, read_json, replace
 
 
 class LaunchEnd(NamedTuple):
-    """The end of a launch as the `exited` record has it; ``how`` is a key of `record_types.EXITS`."""
+    """The end of a launch, as in the `exited` record. ``how`` is a key of `record_types.EXITS`."""
 
     how: str
     reason: str

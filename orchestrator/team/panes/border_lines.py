@@ -82,8 +82,8 @@ class BorderLines:
 def border_line(entry: AgentEntry, status: str, reason: str = "", *, name: str = "") -> BorderLine:
     """The line above the pane: the agent's name or id, state, what it waits for, task, queue depth, role. Pure.
 
-    Sign, word and colour are those of all faces. What a person needs first comes first, for a narrow pane cuts the
-    end: if the agent needs somebody, the sign.
+    Sign, word and colour are the same in all faces. The most important part comes first, because a narrow pane cuts
+    the end: if the agent needs somebody, this is the sign.
     """
     state = entry.state
     waits = next((item for item in in_order(recorded_items(state)) if item.holds), None)

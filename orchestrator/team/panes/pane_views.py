@@ -23,9 +23,9 @@ class PaneViews:
         self._looks: dict[tuple[str, int], tuple[float, asyncio.Task[dict[str, Any]]]] = {}  # when, the look
 
     async def peek(self, *, agent_id: str, lines: int = 0) -> dict[str, Any]:
-        """The screen as text: ``{agent_id, tmux_pane_id, lines}``; with ``lines`` that many, the history included.
+        """The screen as text: ``{agent_id, tmux_pane_id, lines}``; ``lines``: the last N lines, with history.
 
-        tmux is asked for the same at most once in ``FRESH_S``.
+        The same screen is read from tmux at most once in ``FRESH_S`` seconds.
         """
         wanted, at = (agent_id, max(0, min(lines, MOST_LINES))), self._roster.clock.monotonic()
         last = self._looks.get(wanted)
@@ -40,7 +40,7 @@ class PaneViews:
         if lines > 0 and run is not None:
             shown = await self._team_panes.history(run, agent_id, lines)
         elif (screen := await self._team_panes.look_at_agent(entry)) is not None:
-            # Its tag was compared, so this is its pane: tmux is not asked again.
+            # The pane's tag was compared, so this is the agent's pane: no second tmux call is needed.
             return {"agent_id": agent_id, "tmux_pane_id": pane_id, "lines": list(screen.lines)}
         pane = await self.pane(agent_id=agent_id)  # afterwards: it may have been closed meanwhile
         return {"agent_id": agent_id, "tmux_pane_id": pane["tmux_pane_id"], "lines": shown}

@@ -1,6 +1,6 @@
-"""What the snapshot shows of agents beyond their records: what they used and changed, and what their screens show.
+"""The figures of agents that are not in their records: usage, changes, and last lines of screens.
 
-It is read while a face is open. What agents used is also read when a turn or a task ends.
+They are read while a face is open. Usage is also read when a turn or a task ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AgentFigures:
         self.lines.watched(is_open)
 
     async def glance(self) -> None:
-        """Look once at what is known only while somebody looks."""
+        """Look once at the worktrees and screens, for a caller that opens no face."""
         await asyncio.gather(self.sizes.glance(), self.lines.glance())
 
     async def close(self) -> None:

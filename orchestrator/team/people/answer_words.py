@@ -1,4 +1,4 @@
-"""An answer to an item: who gives it, what can be decided, the way back to a CLI, and its record. Pure."""
+"""An answer to an item: who gives it, the possible decisions, the CLI's channel, and its record. Pure."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Answerer:
 
 @dataclass(frozen=True)
 class GivenAnswer:
-    """One answer: what was decided, with which words, by whom, and the rule that was made or that answered.
+    """One answer: the decision, its text, who gave it, and the rule that was made or that answered.
 
-    ``req`` is the key of the request that gave it: the same request may come again after a daemon's death.
+    ``req`` is the key of the request that gave it. The request may be sent again after the daemon died.
     """
 
     decision: ItemDecision
@@ -53,7 +53,7 @@ class GivenAnswer:
 
 
 def possible_answers(asked: Asked, *, dialog_meanwhile: bool, can_be_ruled: bool) -> tuple[ItemDecision, ...]:
-    """The decisions that a request takes; ``can_be_ruled``: a rule can be made for it."""
+    """The decisions that a request accepts. ``can_be_ruled``: a rule can be made for it."""
     release: tuple[ItemDecision, ...] = () if dialog_meanwhile else ("release",)
     if asked.cut:
         return ("deny", *release)
@@ -75,13 +75,13 @@ def answer_given(item: str, agent_id: str, decision: str, rule: str | None) -> d
 
 
 def decision_for_cli(decision: str) -> ItemDecision:
-    """What the CLI is told: it never hears of an always, which is the daemon's."""
+    """The decision that the CLI gets. `always` becomes `approve`: only the daemon knows the rule."""
     known: dict[str, ItemDecision] = {"deny": "deny", "answer": "answer", "release": "release"}
     return known.get(decision, "approve")
 
 
 def answered_record(agent: Agent, item: InboxItem, given: GivenAnswer, at: str, digest: str) -> Draft:
-    """The record of an answer; ``digest``: that of the whole text that was answered, or empty."""
+    """The record of an answer. ``digest`` is the SHA-256 of the whole text that was answered, or empty."""
     fields: dict[str, Any] = {
         "item": item.item_id,
         "kind": item.kind,

@@ -48,7 +48,7 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent
 log = structlog.get_logger()
 
 RETURN_S = 10.0
-"""How long a request that comes back to another daemon is held for a face that does the same, and waited for."""
+"""Seconds for which a request that returns to a new daemon is held for a face that returns too, and waited for."""
 
 
 class Approvals:
@@ -181,7 +181,7 @@ class Approvals:
         return True
 
     def seen(self, entry: AgentEntry, screen: Screen) -> None:
-        """A look at the agent's screen; two that show a request to be over end it."""
+        """Take a look at the agent's screen. A request that two looks show to be over is withdrawn."""
         row = entry.engine
         if row is not None:
             over = pane_answers.over_on(row, screen, self.pending.of(entry.agent_id))
@@ -263,7 +263,7 @@ class Approvals:
             await self.record(entry, pending.item, given, text_digest(pending.asked.text))
         except BaseException:
             pending.answering = False
-            if made is not None:  # nothing was decided, so nothing is decided later either
+            if made is not None:  # nothing was decided, so no rule may decide later
                 with contextlib.suppress(OrchestratorError):
                     self._rules.remove(made)
             raise

@@ -31,7 +31,7 @@ class DialogAnswers:
 
     def __init__(self, panes: DialogPanes) -> None:
         self._panes = panes
-        self._answering: set[str] = set()  # agents whose dialog gets a key now
+        self._answering: set[str] = set()  # agents whose dialog is being answered
 
     def item(self, entry: AgentEntry, item: InboxItem) -> InboxItem:
         """The item of a permission that only the screen shows, with the dialog's text and what can be answered."""
@@ -49,7 +49,7 @@ class DialogAnswers:
 
     @contextmanager
     def answering(self, entry: AgentEntry) -> Iterator[None]:
-        """While an answer to the agent's dialog is carried out; Conflict ``item_over`` if another one is."""
+        """Mark the agent's dialog as being answered; Conflict ``item_over`` if another answer is carried out."""
         if entry.agent_id in self._answering:
             raise Conflict("item_over", f"the dialog of {entry.agent_id} is being answered")
         self._answering.add(entry.agent_id)
@@ -59,7 +59,7 @@ class DialogAnswers:
             self._answering.discard(entry.agent_id)
 
     async def must_have_gone(self, entry: AgentEntry, wanted: str) -> None:
-        """Conflict ``item_over`` if the dialog of this answered item asks still: no key has reached it."""
+        """Conflict ``item_over`` if the dialog of this answered item is still open: no key has reached it."""
         asked = [item for item in recorded_items(entry.state) if item.by == "screen"]
         dialog = await self._seen(entry) if asked else None
         if dialog is not None and any(wanted in _ids(entry, item, dialog) for item in asked):
@@ -85,9 +85,9 @@ class DialogAnswers:
 
 
 def _ids(entry: AgentEntry, item: InboxItem, dialog: ScreenDialog) -> Iterator[str]:
-    """The ids of the dialog's item: a further one after each answer that the dialog has outlived, the last is free.
+    """The ids of the dialog's item; only the last is unanswered. Each answer that left the dialog open adds an id.
 
-    A daemon may die between the record of an answer and the key: the dialog must not vanish from the inbox for that.
+    A daemon may die after the record of an answer and before the key: the dialog must stay in the inbox.
     """
     newest = item_id(item.item_id, dialog.digest)
     yield newest

@@ -1,7 +1,8 @@
-"""Notify people: when an agent needs somebody, when it or a task fails, when all tasks of a run have ended.
+"""Notify people: an agent needs somebody, an agent or a task has failed, all tasks of a run have ended.
 
-`core.notices` decides what is due. Here it is gathered for a moment, held back while the agent's pane is in front of
-a person, and sent as `notify` says. Nothing waits for it, and a channel that fails is logged once.
+`core.notices` decides which notices are due. This module collects them for a moment, holds them back while the
+agent's pane is in front of a person, and sends them as `notify` says. Nothing waits for them. A channel that fails
+is logged once.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ AGAIN_S = 5.0
 
 
 class _AgentNews(NamedTuple):
-    """What an agent adds: its run, what waits for somebody, whether it stands still until then, its tasks."""
+    """An agent's part: its run, its items, whether it waits for somebody, its tasks."""
 
     run_id: str
     notices: tuple[Notice, ...]
@@ -52,7 +53,7 @@ class _AgentNews(NamedTuple):
 
 
 class _Terminal(NamedTuple):
-    """An attached client of a tmux server, the runs whose notices it gets, and which of them it does not show."""
+    """An attached client of a tmux server, the runs whose notices it gets, and the runs that it does not show."""
 
     socket: TmuxSocket
     client: AttachedClient
@@ -293,7 +294,7 @@ class Notifications:
         outdated, started = {}, self._started()
         for run_id, count in counts.items():
             run, shown = self._roster.runs[run_id], self._shown.get(run_id)
-            if shown is None:  # a killed daemon may have left the count of a run that this one ended at its start
+            if shown is None:  # a killed daemon may have left the count of a run that this daemon ended at its start
                 wrong = run.live or str(run.file["ended_at"]) >= started
             else:
                 wrong = shown.agents != count or (run.live and shown.window_id != run.file["window_id"])

@@ -1,7 +1,7 @@
-"""Which waiting requests of an agent its screen shows to be over: answered in the pane, or not asked any more.
+"""Find waiting requests that an agent's screen shows to be over: answered in the pane, or no longer asked.
 
-A hook is told of neither. Two looks must agree, because the first may be older than the request. Only judges;
-`approvals` withdraws the requests.
+A CLI reports neither to its hook. Two looks must agree, because the first may be older than the request. This module
+only decides; `approvals` withdraws the requests.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from orchestrator.engines.definition import Engine
 from orchestrator.team.people.pending_requests import HookPermission, PendingRequest
 
 OVER_LOOKS = 2
-"""How many looks at a screen end a request that no dialog shows."""
+"""Number of consecutive looks that must show a request to be over."""
 
 
 def over_on(row: Engine, screen: Screen, waiting: Sequence[PendingRequest]) -> list[PendingRequest]:
-    """Take note of a look at the agent's screen; the requests that it and the look before it show to be over."""
+    """Count a look at the agent's screen. Returns the requests that this look and the look before show to be over."""
     requests = [each for each in waiting if isinstance(each.channel, HookPermission) and not each.answering]
     over = [*_unasked(row, screen, requests), *_answered(row, screen, requests)]
     for pending in requests:
@@ -27,7 +27,7 @@ def over_on(row: Engine, screen: Screen, waiting: Sequence[PendingRequest]) -> l
 
 
 def _unasked(row: Engine, screen: Screen, requests: Sequence[PendingRequest]) -> list[PendingRequest]:
-    """Those without a dialog that the CLI, as its screen says, does not ask any more."""
+    """The requests held without a dialog that the CLI no longer asks, as its screen shows."""
     if row.asks_no_more is None:
         return []
     return [
@@ -40,7 +40,7 @@ def _unasked(row: Engine, screen: Screen, requests: Sequence[PendingRequest]) ->
 
 
 def _answered(row: Engine, screen: Screen, requests: Sequence[PendingRequest]) -> list[PendingRequest]:
-    """Those whose dialog has made room for another one's, or that can have none beside the one that is shown."""
+    """The requests whose dialog was replaced by another, or that cannot have a dialog beside the shown dialog."""
     dialog = row.shows(screen) if row.shows is not None else None
     asked = [pending for pending in requests if pending.dialog_meanwhile]
     shown = shown_dialogs.about(dialog, [pending.asked for pending in asked]) if dialog is not None else []

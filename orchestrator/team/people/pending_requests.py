@@ -1,4 +1,4 @@
-"""The requests of CLIs that wait for an answer, their items, and which items are over. In memory only."""
+"""The requests of CLIs that wait for an answer, their items, and the items that are over. In memory only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAST_ITEMS = 1000
 REQUESTS_MAX = 100
 """Maximum number of waiting requests of one agent: a program that never stops asking must not flood the inbox."""
 TEXT_MAX = 4 << 20
-"""Maximum number of characters in all waiting requests of one agent: each face gets them whole."""
+"""Maximum number of characters in all waiting requests of one agent, because each face gets the whole texts."""
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """The waiting requests of all agents. ``moved`` is notified when one comes or is over."""
+    """The waiting requests of all agents. ``moved`` is notified when a request comes or is over."""
 
     def __init__(self) -> None:
         self.moved = Signal()
@@ -114,7 +114,7 @@ class PendingRequests:
 def request_item(
     agent: Agent, request_id: str, asked: Asked, answers: tuple[ItemDecision, ...], at: str
 ) -> InboxItem:
-    """The item of a request that comes at ``at``, or came to an earlier daemon, by the record of it."""
+    """The item of a request that came at ``at``, or earlier, if a record shows that an earlier daemon had it."""
     known = agent.blocks.get(block_kind(asked.kind))
     item = InboxItem(
         request_id,

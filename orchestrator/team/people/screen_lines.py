@@ -42,9 +42,9 @@ class ScreenLines:
         self._rounds.watched(is_open)
 
     async def glance(self) -> None:
-        """Look once, for somebody who opens no face; not sooner than a face would look again.
+        """Look once, for a caller that opens no face; not more often than an open face looks.
 
-        A screen that moves is news to a client that reads at each news.
+        A screen that moves is a change, and a client may read again at each change.
         """
         now = self._roster.clock.monotonic()
         if now >= self._glanced + EVERY_S:

@@ -28,7 +28,7 @@ EVERY_S = 0.2
 LOOK_S = 1.0
 """How often a waiting follower looks for changes that no record shows: an agent that fell silent."""
 FACES = 10
-"""So many faces get news that often; more get them less often, so that who looks never slows who works."""
+"""Up to this many faces get changes every ``EVERY_S``; more get them less often, so that they do not slow agents."""
 CAP_S = 55.0
 TEXT_MAX = 300
 
@@ -55,8 +55,8 @@ class Face:
 class SnapshotFeed:
     """The snapshot of one roster. ``runs`` gives the rows of spawn runs and squads, ``boot`` names this daemon.
 
-    ``watched`` is called with whether any face is open, each time that changes; ``glance`` looks once at what is
-    known only while one is.
+    ``watched`` is called with whether any face is open, each time this changes. ``glance`` looks once at figures that
+    are else known only while a face is open.
     """
 
     def __init__(self, roster: Roster, inbox: InboxAnswers, facts: RowFacts, boot: str) -> None:
@@ -65,7 +65,7 @@ class SnapshotFeed:
         self._facts = facts
         self._boot = boot
         self._rows: dict[str, _KeptRow] = {}
-        self._deleted: dict[str, dict[str, Any]] = {}  # of deleted agents what the totals take
+        self._deleted: dict[str, dict[str, Any]] = {}  # of deleted agents: the values for the totals
         self._totals = totals(())
         self._dirty: set[str] = set()
         self._gone: dict[str, int] = {}  # agent -> the version in which it went
@@ -119,7 +119,7 @@ class SnapshotFeed:
         return {**self._head(), "agents": rows, "inbox": self._inbox(), "runs": self._runs_seen}
 
     async def once(self) -> dict[str, Any]:
-        """The snapshot for somebody who looks once, and opens no face."""
+        """The snapshot for a caller that reads it once and opens no face."""
         if not self._faces:
             await self.glance()
         return self.whole()
@@ -196,7 +196,7 @@ class SnapshotFeed:
             self._totals = totals(rows, past_of_run(rows, self._deleted.values()))
 
     def _renew_deleted(self, entry: AgentEntry) -> bool:
-        """What the totals take of a deleted agent; whether it has changed."""
+        """Update a deleted agent's values for the totals; returns whether they have changed."""
         before = self._deleted.get(entry.agent_id)
         if before is not None and entry.agent_id not in self._dirty:
             return False

@@ -73,7 +73,7 @@ class OfflineRows(NamedTuple):
 
 
 def offline_rows(root: Path) -> OfflineRows:
-    """What the files alone show."""
+    """A snapshot from the files alone."""
     paths, rows, items, deleted = Paths(root), [], [], []
     for agent_id in offline_view.agent_ids(root):
         row = offline_view.row(paths, agent_id)

@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 LINE_MAX = 16 << 20
 """A longer line is passed over."""
 BEFORE = 512
-"""Bytes before a position by which the file is recognized: a line of figures has an id in them."""
+"""Number of bytes before a position by which the file is recognized: a usage line has its id in them."""
 READ_MAX = 8 << 20
 """Bytes of one reading; the next one goes on there."""
 
@@ -34,7 +34,7 @@ class TranscriptPosition:
 
     file: tuple[int, int] = (0, 0)  # device and inode
     offset: int = 0
-    before: bytes = b""  # what stands before the offset: a file that was written anew has something else there
+    before: bytes = b""  # the bytes before the offset: a file that was rewritten has other bytes there
     threads: set[str] = field(default_factory=set)
     in_long_line: bool = False
     model: str = UNNAMED
@@ -43,8 +43,8 @@ class TranscriptPosition:
 def read_on(path: Path, position: TranscriptPosition, usage: TranscriptUsage) -> tuple[list[ModelRequest], bool]:
     """The requests in the whole lines after the position, and whether there is more to read. Moves the position.
 
-    A file that was replaced, written anew or has become shorter is read from its beginning. Links and files of others
-    are not read.
+    A file that was replaced, rewritten or has become shorter is read from its beginning. Links and files of other
+    users are not read.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

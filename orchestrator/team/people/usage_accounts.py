@@ -247,7 +247,7 @@ class UsageAccounts:
     def items(self, entry: AgentEntry) -> list[InboxItem]:
         """The item of a team run that has cost more than ``budget_usd``, at the run's first agent.
 
-        One that was dismissed stays so for this run and this budget, whatever is spent after it, and whichever agent
+        A dismissed item stays dismissed for this run and this budget, however much more is spent, and whichever agent
         has the record.
         """
         over = self._over.get(entry.run_id)
@@ -280,7 +280,7 @@ class UsageAccounts:
         return min(members, key=lambda entry: (entry.state.created_at or "", entry.agent_id), default=None)
 
     def _cost_of(self, run_id: str) -> float:
-        """What is known of the run's cost, deleted agents included."""
+        """The known cost of the run, deleted agents included."""
         prices = self._prices()
         return sum(self._of(entry).account.sums.known_cost(prices) for entry in self._of_run(run_id))
 
@@ -330,7 +330,7 @@ def _read(paths: Paths, ours: _AgentUsage, reading: _UsageReading) -> tuple[bool
 
     def facts(request: ModelRequest, session: str) -> dict[str, Any]:
         at = request.at or reading.at
-        # Nobody is told of a delivery before its record is durable, and that may be at the end of the task.
+        # A delivery is visible here only after its record is durable; that may be at the end of the task.
         task_id = task_at(at, _with_lease(ours.tasks, reading.lease()), since_before=not had_none)
         return {"at": at, "task_id": task_id, "session": session, "epoch": reading.epoch}
 

@@ -1,4 +1,4 @@
-"""Rounds of looking that are made while a face is open, and single looks for who opens none."""
+"""Regular looks while a face is open, and single looks for callers that open no face."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Clock, Rounds, Timer, call_off
 
 GLANCE_S = 2.0
-"""How long a single look takes at most; what is not seen by then is seen by the next one."""
+"""Maximum time of a single look, in seconds. The next look shows what was not ready by then."""
 
 
 class WatchedRounds:
@@ -37,11 +37,11 @@ class WatchedRounds:
 
     @property
     def anybody_looks(self) -> bool:
-        """Whether a face is open, or somebody looks just once."""
+        """Whether a face is open, or a single look is running."""
         return self.is_open or self._glances > 0
 
     async def glance(self) -> None:
-        """Look once, and wait for what that has started."""
+        """Look once, and wait for the tasks that the look has started."""
         self._glances += 1
         try:
             self._look()

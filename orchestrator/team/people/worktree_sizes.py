@@ -1,7 +1,7 @@
-"""How much agents have changed in their worktrees, and which would not merge; asked of git for those who look.
+"""How much agents have changed in their worktrees, and which of these would not merge, while somebody looks.
 
-Git runs in threads, only while a face is open or when somebody looks once, and only if the agent has done something
-or the main tree has moved since.
+Git runs in threads, only while a face is open or for a single look, and only if the agent has done something or the
+main tree has changed since the last look.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TEXT_MAX = 300
 
 
 class _Conflicts(NamedTuple):
-    """The files in which an agent's commits conflict with the main tree, and the commit at which both were one."""
+    """The files in which an agent's commits conflict with the main tree, and their common ancestor commit."""
 
     files: tuple[str, ...] = ()
     fork: str = ""
@@ -73,7 +73,7 @@ class WorktreeSizes:
         self._rounds.watched(is_open)
 
     async def glance(self) -> None:
-        """Look once, for somebody who opens no face."""
+        """Look once, for a caller that opens no face."""
         await self._rounds.glance()
 
     def size_of(self, entry: AgentEntry) -> dict[str, int] | None:
@@ -169,9 +169,9 @@ def _heads(trees: frozenset[str]) -> dict[str, str]:
 
 
 def _seen(root: Path, agent_id: str) -> tuple[dict[str, Any] | None, _Conflicts | None]:
-    """The look at a worktree, and the conflicts of its commits; None: git did not say that.
+    """The look at a worktree, and the conflicts of its commits; each is None if git failed.
 
-    The fork stays as it is until somebody has solved the conflicts: later ones in the same files are others.
+    The fork changes only when somebody has solved the conflicts: later conflicts in the same files are new.
     """
     try:
         look = inspection.look(root, agent_id)

@@ -27,7 +27,7 @@ def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
     """The agent's status and its evidence: ``{agent_id, status, state, reason, evidence, last_task, files, next}``.
 
     ``meta`` is the meta of agent_get. Each piece of ``evidence`` is ``{file, line, seq, type, at, says}``; ``files``
-    has the newest kept ``screen`` and the CLI's ``transcript``, if there are any; ``next`` is what a person may do.
+    has the newest kept ``screen`` and the CLI's ``transcript``, if they exist; ``next`` is a person's next step.
     """
     paths, agent_id = Paths(root), str(meta["agent_id"])
     logs = {"inbox": paths.inbox(agent_id), "outbox": paths.outbox(agent_id)}

@@ -22,8 +22,8 @@ _DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submo
 class WorktreeDiff:
     """``text`` is git's diff from the commit ``base``, uncommitted changes included; ``cut``: there is more.
 
-    ``untracked`` are new files that git does not know, which are in no diff. ``gone``: the worktree is, and ``text``
-    has what its branch has.
+    ``untracked`` are new files that git does not know; no diff has them. ``gone``: the worktree is gone, and ``text``
+    is the diff of its branch.
     """
 
     base: str

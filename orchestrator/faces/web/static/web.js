@@ -3,7 +3,7 @@
 
 (() => {
   const KEY = "orchestrator-token";
-  const SILENT_MS = 40000; // the server says every 15 s that it lives
+  const SILENT_MS = 40000; // the server sends a sign of life every 15 s
   const policy = window.trustedTypes
     ? window.trustedTypes.createPolicy("orchestrator", { createHTML: (html) => html })
     : { createHTML: (html) => html };
@@ -11,10 +11,10 @@
   const trouble = document.getElementById("trouble");
   const dialog = document.getElementById("decision");
   let stream = null;
-  let heardAt = 0; // when the stream was opened or said something; 0 while there is none
+  let heardAt = 0; // when the stream was opened or last sent something; 0 without a stream
   let retryMs = 500;
   let pending = null;
-  let late = null; // what came while something is pressed; null while nothing is
+  let late = null; // updates that came while a button is pressed; null while none is
   let pressedAt = 0;
 
   // -- the token: in the address once, then in this tab only -----------------------------------------------------
@@ -127,7 +127,7 @@
     if (trouble.hidden) say({ message: "No connection", next_step: "trying again" });
   }
 
-  // A connection that a sleep or a tunnel has cut ends without a word: an old page must not look live.
+  // A connection that a sleep or a tunnel has cut ends without an event: an old page must not look live.
   function checkSilence() {
     if (!heardAt || Date.now() - heardAt < SILENT_MS) return;
     sayNoConnection();
@@ -158,7 +158,7 @@
     else show(value);
   }
 
-  // A button that is made anew or moves between press and release loses its click.
+  // A button that is replaced or moves between press and release loses its click.
   function release() {
     const values = late || [];
     late = null;
@@ -291,8 +291,8 @@
 
   const labels = (group) => [...group.querySelectorAll("input:checked")].map((input) => input.value).join(", ");
 
-  // An item that is over or has changed while its dialog is open cannot be answered there. The page may hear of the
-  // dialog's own answer before the answer's reply.
+  // An item that is over or has changed while its dialog is open cannot be answered there. The page may get the
+  // update after the dialog's own answer before the answer's reply.
   function checkPending() {
     if (!pending || !dialog.open || pending.sending) return;
     if (document.querySelector(`main [data-item="${CSS.escape(pending.id)}"]`)) return;
@@ -355,7 +355,7 @@
   });
   window.addEventListener("hashchange", () => takeToken().then(open));
   setInterval(() => {
-    if (late && Date.now() - pressedAt > 5000) release(); // released where no page hears of it
+    if (late && Date.now() - pressedAt > 5000) release(); // released outside of the page
     if (document.hidden) return;
     count();
     checkSilence();
