@@ -33,7 +33,7 @@ def texts(root: Path, source: Facts, agent_id: str) -> list[str]:
 
 
 def _facts(root: Path, source: Facts, agent_id: str) -> tuple[dict[str, Any], dict[str, str], str]:
-    from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads the log readers)
 
     meta = source.agent(agent_id)
     return meta, explanation.files_of(root, meta), explanation.next_for(meta)

@@ -57,7 +57,7 @@ class EventText:
         cut = isinstance(payload, dict) and payload.get("cut") is True and set(payload) == {"cut", "bytes", "begins"}
         if not cut and not (payload is None and record.get("payload_bytes")):
             return record
-        from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads what reads logs)
+        from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads the log readers)
 
         agent_id = self._agent_id or str(record.get("agent_id", ""))
         seq = record.get("ref") if not self._agent_id else record.get("seq")

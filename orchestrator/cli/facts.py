@@ -41,7 +41,7 @@ class FromFiles:
     live = False
 
     def __init__(self, root: Path) -> None:
-        from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads what reads logs)
+        from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads the log readers)
 
         self._root = root
         self._reading = offline_view

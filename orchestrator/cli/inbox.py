@@ -49,7 +49,7 @@ def inbox(
 ) -> None:
     """Show what waits for you: permissions, logins, errors.
 
-    Agents that stand still until you act come first. With ID it shows the whole text and the commands that answer it.
+    Agents that cannot continue come first. With ID it shows the whole text and the commands that answer it.
     """
     place = project_here()
     if watch:

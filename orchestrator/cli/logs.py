@@ -61,7 +61,7 @@ def logs(
 
 def _session(place: Project, source: Facts, meta: dict[str, Any], *, follow: bool, as_json: bool) -> None:
     """Show where the work of an AI CLI can be read, and its screen."""
-    from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads the log readers)
 
     agent_id = str(meta["agent_id"])
     if follow:

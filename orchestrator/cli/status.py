@@ -95,7 +95,7 @@ def _lines(place: Project, source: Facts, team: _ShownTeam, width: int | None) -
         return [StatusLine(head), StatusLine(_fitted(hint, width)), *past]
     shown = [{key: _printable(value) for key, value in row.items()} for row in team.rows]
     if not source.live:  # the first line says it for all of them
-        from orchestrator.team.roster.offline_view import NO_DAEMON  # noqa: PLC0415  (loads what reads logs)
+        from orchestrator.team.roster.offline_view import NO_DAEMON  # noqa: PLC0415  (loads the log readers)
 
         shown = [row | {"reason": ""} if row["reason"] == NO_DAEMON else row for row in shown]
     names = {agent_id: _printable(name) for agent_id, name in team.names.items()}

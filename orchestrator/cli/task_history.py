@@ -66,7 +66,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show all about a task: its request, its attempts and why each ended, its whole result, its files."""
-    from orchestrator.team.roster import offline_view, task_views  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.roster import offline_view, task_views  # noqa: PLC0415  (loads the log readers)
 
     place = project_here()
     root = place.root
@@ -84,7 +84,7 @@ def show(
 
 def _tasks(source: Facts, root: Path, agent_id: str, *, every: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """The tasks, unfinished ones first by agent, then the ended ones by time; and what could not be read."""
-    from orchestrator.team.roster import offline_view, task_views  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.roster import offline_view, task_views  # noqa: PLC0415  (loads the log readers)
 
     if agent_id:
         agents = [agent_id]

@@ -19,7 +19,7 @@ from orchestrator.faces.text_table import Column, lines_of
 
 def runs(as_json: Json = False) -> None:
     """List the team runs with their totals, the newest last."""
-    from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads the log readers)
 
     place = project_here()
     agents, figures = facts(place).agents(), figures_here(place.root)

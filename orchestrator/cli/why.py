@@ -31,7 +31,7 @@ def why(
     Shows its status, the reason, and each record that proves it, by file and line. Without a daemon the status comes
     from the files.
     """
-    from orchestrator.team.recovery import explanation as reasons  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.recovery import explanation as reasons  # noqa: PLC0415  (loads the log readers)
     from orchestrator.team.roster import agent_names  # noqa: PLC0415
 
     place = project_here()

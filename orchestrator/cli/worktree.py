@@ -32,7 +32,7 @@ def list_worktrees(as_json: Json = False) -> None:
     Shows how far each is ahead of the project's last commit and whether it has uncommitted changes. One without an
     agent was left by a killed daemon, or its agent's data was removed.
     """
-    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads what runs git)
+    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads the git commands)
 
     place = project_here()
     rows = inspection.listed(place.root)
@@ -91,7 +91,7 @@ def merge_check(
 
     Exit 0 if it does, 1 if not, with the files in conflict. Needs git 2.38.
     """
-    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads what runs git)
+    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads the git commands)
 
     place = project_here()
     check = inspection.merge_check(place.root, _owner(facts(place), place.root, agent), into)
@@ -133,7 +133,7 @@ def _owner(source: Facts, root: Path, word: str, *, ended: bool = False) -> str:
     Also a worktree that no agent is known of can be named, by its directory.
     """
     from orchestrator.team.roster import agent_names  # noqa: PLC0415
-    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads what runs git)
+    from orchestrator.team.worktrees import inspection  # noqa: PLC0415  (loads the git commands)
 
     rows = source.agents()
     home = inspection.home(root)

@@ -28,7 +28,7 @@ def diff(
     Uncommitted changes are included. In a pipe it prints git's patch unchanged; new files that git does not know yet
     are named on stderr.
     """
-    from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads what runs git)
+    from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads the git commands)
 
     place = project_here()
     agent_id = chosen(facts(place), agent).agent_id
@@ -77,7 +77,7 @@ def merge(
     That is the branch that the project has checked out. Nothing is changed if there is a conflict or the project has
     uncommitted changes. Runs no hooks of git. With --dry-run exit 1 if there are conflicts. Needs git 2.38.
     """
-    from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads what runs git)
+    from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads the git commands)
 
     if not dry_run:
         options.refuse_agents()

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.core.model_usage import usage_total
 
 NEEDS_HUMAN = ("blocked", "stalled", "failed")
-"""Statuses of an agent that stands still until somebody acts."""
+"""Statuses of an agent that cannot continue until somebody acts."""
 _ORDER = {
     **dict.fromkeys(NEEDS_HUMAN, 0),
     **dict.fromkeys(("busy", "starting", "exited"), 1),

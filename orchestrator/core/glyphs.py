@@ -14,7 +14,7 @@ class Glyph(NamedTuple):
 
 
 NEEDS_HUMAN = Glyph("◐", "!", "yellow")
-"""Of an agent that stands still until somebody acts."""
+"""The sign of an agent that cannot continue until somebody acts."""
 
 STATUS = {
     "starting": Glyph("◔", "~", "cyan"),

@@ -32,7 +32,7 @@ class InboxItem:
     """One thing that waits for a human.
 
     ``text`` is one masked line, ``asked`` the whole text of a permission (masked, hidden characters shown).
-    ``holds``: an agent stands still until somebody acts. ``answers`` are the decisions that work now, ``by`` says
+    ``holds``: an agent cannot continue until somebody acts. ``answers`` are the decisions that work now, ``by`` says
     what shows the item: ``hook``, ``plugin``, ``screen`` or ``records``. ``cut``: ``asked`` is not the whole text.
     """
 

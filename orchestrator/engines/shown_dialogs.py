@@ -17,7 +17,7 @@ _WORDS_MAX = 200
 
 
 class ShownDialog(NamedTuple):
-    """The dialog on a screen. ``alone``: it asks for a permission, and no further permission waits behind it."""
+    """The dialog on a screen. ``alone``: it asks for a permission, and no further permission waits after it."""
 
     text: str
     alone: bool

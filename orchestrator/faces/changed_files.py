@@ -24,7 +24,7 @@ def guessed_changes(root: Path, row: dict[str, Any]) -> GuessedChanges:
     task_id = row.get("running_task_id") or (row.get("last_task") or {}).get("task_id")
     if not task_id:
         return GuessedChanges("It has no worktree and has had no task.", None)
-    from orchestrator.team.roster import task_views  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.roster import task_views  # noqa: PLC0415  (loads the log readers)
 
     since = task_views.task_of(root, str(row["agent_id"]), str(task_id)).get("delivered_at")
     try:

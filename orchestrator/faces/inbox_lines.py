@@ -88,7 +88,7 @@ def _ways(item: Mapping[str, Any]) -> list[str]:
     if item["kind"] == "conflict":
         ways.append((f"orchestrator worktree merge-check {_flat(item['agent_id'])}", "checks it again"))
     if item["kind"] in ("stalled", "failed"):
-        ways.append((f"orchestrator why {_flat(item['agent_id'])}", "shows the records behind this"))
+        ways.append((f"orchestrator why {_flat(item['agent_id'])}", "shows the records that led to this"))
     elif item.get("holds"):
         ways.append((f"orchestrator attach {_flat(item['agent_id'])}", "or answer in its pane"))
     size = max((len(command) for command, about in ways if about), default=0)

@@ -24,7 +24,7 @@ RETRY_S = 1.0
 
 def offline_snapshot(root: Path, version: int = 1) -> dict[str, Any]:
     """The snapshot as the files say it: no daemon answers, so statuses are ``unknown`` unless they are final."""
-    from orchestrator.team.people.snapshot_rows import offline_rows  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.people.snapshot_rows import offline_rows  # noqa: PLC0415  (loads the log readers)
 
     rows, items, deleted = offline_rows(root)
     counted = totals(rows, past_of_run(rows, deleted))

@@ -39,7 +39,7 @@ def item_lines(item: Mapping[str, Any]) -> list[TabLine]:
 
 
 def item_for(inbox: Sequence[Mapping[str, Any]], row: Mapping[str, Any], decision: str) -> Mapping[str, Any] | None:
-    """The agent's item that this decision can answer: the one by which it stands still, else the oldest."""
+    """The agent's item that this decision can answer: the item that holds the agent up, else the oldest."""
     items = [item for item in inbox if item["agent_id"] == row["agent_id"] and decision in item["answers"]]
     first = (row.get("waits_for") or {}).get("item")
     return next((item for item in items if item["id"] == first), items[0] if items else None)

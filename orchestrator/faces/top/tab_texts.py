@@ -75,7 +75,7 @@ class TabReader:
         return [[(head, "bold")], *(block(task["result"]) if task["result"] is not None else ["without a payload"])]
 
     def _history(self, row: dict[str, Any], task_id: str) -> dict[str, Any]:
-        from orchestrator.team.roster import task_views  # noqa: PLC0415  (loads what reads logs)
+        from orchestrator.team.roster import task_views  # noqa: PLC0415  (loads the log readers)
 
         return task_views.task_of(self._root, str(row["agent_id"]), task_id)
 
@@ -84,7 +84,7 @@ class TabReader:
         if meta["engine"] == RUNS_COMMANDS:
             file = newest_output(Path(meta["paths"]["artifacts"]), str(row.get("running_task_id") or ""))
             return [*end_of(file, LOG_LINES)] if file is not None else []
-        from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads what reads logs)
+        from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads the log readers)
 
         files = explanation.files_of(self._root, meta)
         lines: list[TabLine] = [[(f"{name}: {path}", "dim")] for name, path in files.items()]
@@ -93,7 +93,7 @@ class TabReader:
         return lines
 
     def _diff(self, row: dict[str, Any]) -> list[TabLine]:
-        from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads what runs git)
+        from orchestrator.team.worktrees import changes  # noqa: PLC0415  (loads the git commands)
 
         try:
             change = changes.diff(self._root, str(row["agent_id"]))
@@ -117,7 +117,7 @@ class TabReader:
         return [*head, [("none", "dim")]] if guess.files == [] else [*head, *(guess.files or [])]
 
     def _records(self, row: dict[str, Any]) -> list[TabLine]:
-        from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads what reads logs)
+        from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads the log readers)
 
         why = explanation.of_agent(self._root, self._requests.meta(str(row["agent_id"])))
         lines: list[TabLine] = [[(shown_line(said(why["state"], why["reason"])), "bold")]]

@@ -64,7 +64,7 @@ class TeamRequests:
                 return dict(content["meta"])
         except OrchestratorError:
             pass
-        from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads what reads logs)
+        from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads the log readers)
 
         return offline_view.agent(self.place.root, agent_id)
 

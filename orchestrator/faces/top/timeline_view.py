@@ -187,7 +187,7 @@ class TimelineView(Screen[None]):
 
 
 def _runs(face: TopFace) -> list[dict[str, Any]]:
-    from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads what reads logs)
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415  (loads the log readers)
 
     return offline_view.runs(face.root)
 

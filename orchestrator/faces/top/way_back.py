@@ -1,4 +1,4 @@
-"""Commands of tmux by which Esc, as the first key in an agent's pane, brings a person back to top. Pure.
+"""The tmux commands that let Esc, as the first key in an agent's pane, bring a person back to top. Pure.
 
 The keys of a pane belong to its CLI. So Esc is bound in its own key table, which tmux uses for the first key only.
 Any other first key goes to the CLI at once, and so does every later Esc.

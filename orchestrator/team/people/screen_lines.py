@@ -1,6 +1,6 @@
 """The last line on the screen of each agent, for those who look: one tmux invocation per run, every `EVERY_S`.
 
-Without an open face tmux is not asked. A parked agent's screen stands still: it is looked at once.
+Without an open face tmux is not called. A parked agent's screen does not change, so it is read once.
 """
 
 from __future__ import annotations
