@@ -331,7 +331,7 @@ def answer(facts: JsonObject) -> str:
             boot += 1
             hello = handshake_line(os.path.realpath(root), cwd, conn, boot, who)
             look = None
-            if asks and who:  # where a CLI shows no dialog meanwhile, a daemon that hangs would lock its human out
+            if asks and who:  # without a dialog meanwhile, a daemon that hangs would lock the human out
                 look = root, str(who["id"]), handshake_line(os.path.realpath(root), cwd, "look", 1, who)
             greeted, word = exchange(sock, hello + line, parent, look)
             sock.close()

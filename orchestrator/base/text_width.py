@@ -1,4 +1,4 @@
-"""How many columns of a terminal a text takes, and texts cut to fit them. Pure."""
+"""Measure the width of a text in terminal columns, and cut texts to fit. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def columns_of(text: str) -> int:
 
 
 def cut(text: str, width: int, end: str = ELLIPSIS) -> str:
-    """The text in at most ``width`` columns; a longer one ends with ``end``, and never in half a letter."""
+    """The text in at most ``width`` columns. A longer text is cut between two letters, and ends with ``end``."""
     if columns_of(text) <= width:
         return text
     used, kept = 0, ""
@@ -32,7 +32,7 @@ def pieces(line: str, room: int) -> Iterator[str]:
     """A line in pieces of at most ``room`` columns; an empty line is one piece."""
     start = used = 0
     for at, char in enumerate(line):
-        # A letter of ambiguous width counts as wide: a piece must fit wherever it is shown.
+        # A letter of ambiguous width counts as wide: a piece must fit on every terminal.
         width = 2 if unicodedata.east_asian_width(char) in "WFA" else 1
         if used + width > room:
             yield line[start:at]

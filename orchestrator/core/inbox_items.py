@@ -141,7 +141,7 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 def is_instant(until: str) -> bool:
-    """Whether the end of a wait is an RFC 3339 instant in UTC, not words of a CLI ("5pm")."""
+    """Whether ``until`` is an RFC 3339 time in UTC, and not a CLI's own words ("5pm")."""
     return _INSTANT.fullmatch(until) is not None
 
 

@@ -1,7 +1,7 @@
-"""The requests of agents' CLIs for an answer of their user, from the hook that asks to the answer that it gets.
+"""The requests of agents' CLIs to their user: from the hook that asks to the answer that it gets.
 
 A request comes from a CLI's hook or plugin, which waits. Its answer is recorded (`answered`) and durable before the
-CLI gets it, so that a hook that comes back after a daemon's death is answered from the record. Nothing here types.
+CLI gets it. So a hook that connects again after the daemon died is answered from the record. Nothing here types.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ RETURN_S = 10.0
 class Approvals:
     """The requests of a roster's agents.
 
-    ``faces``: how many faces are open that can answer. ``changed`` is called with an agent whose items changed;
-    ``answered`` with one whose question has just been answered: its screen may still show it for a moment.
-    ``pending`` are the requests that wait, and which items are over.
+    ``faces``: how many open faces can answer. ``changed`` is called with an agent whose items changed.
+    ``answered`` is called with an agent whose question was just answered: its screen may still show the question.
+    ``pending`` has the requests that wait, and the items that are over.
     """
 
     def __init__(self, roster: Roster, rules: ApprovalRules) -> None:
@@ -185,7 +185,7 @@ class Approvals:
         row = entry.engine
         if row is not None:
             over = pane_answers.over_on(row, screen, self.pending.of(entry.agent_id))
-            self._withdraw(entry, over, "answered in its pane, or not asked any more")
+            self._withdraw(entry, over, "answered in the pane, or no longer asked")
 
     def _in_pane(self, entry: AgentEntry) -> set[str]:
         """What a human at the pane may have allowed for good in this launch: its CLI asks, or does not."""
@@ -234,17 +234,17 @@ class Approvals:
         )
 
     def dialog_gone(self, entry: AgentEntry) -> None:
-        """The agent's screen shows no dialog any more. Requests that are held without one wait on."""
+        """The agent's screen shows no dialog any more. Requests that are held without a dialog continue to wait."""
         shown = [pending for pending in self.pending.of(entry.agent_id) if pending.dialog_meanwhile]
-        self._withdraw(entry, shown, "answered in its pane: its dialog is gone")
+        self._withdraw(entry, shown, "answered in the pane: the dialog is gone")
 
     # -- answers ------------------------------------------------------------------------------------------------
 
     async def answer(self, pending: PendingRequest, given: GivenAnswer) -> dict[str, Any]:
         """Record the answer, then give it to the CLI; ``{ok, item, decision, agent_id, rule}``.
 
-        BadRequest ``cannot_answer`` if the request cannot be answered so; Conflict ``item_over`` if it is being
-        answered, or its CLI has ended it meanwhile. Nothing reaches the CLI on an error.
+        BadRequest ``cannot_answer`` if the request does not accept this decision; Conflict ``item_over`` if it is
+        being answered, or its CLI has ended it meanwhile. On an error nothing reaches the CLI.
         """
         item, entry = pending.item, self._roster.agents[pending.item.agent_id]
         if pending.answering:
@@ -293,7 +293,7 @@ class Approvals:
         self.show(entry)
 
     async def record(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer, digest: str = "") -> None:
-        """Make the answer durable; ``digest`` is that of the text that was shown."""
+        """Make the answer durable. ``digest`` is the SHA-256 of the text that was shown."""
         at = rfc3339(self._roster.clock.now())
         await self._roster.commit(entry, [answered_record(entry.state, item, given, at, digest)])
 

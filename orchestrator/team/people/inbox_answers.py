@@ -1,7 +1,7 @@
-"""The items of the inbox, and their answers by people: each item is answered once, by a record first.
+"""The items of the inbox and people's answers. Each item is answered once, and each answer is recorded first.
 
-An item is a request that waits (`approvals`), a dialog that only a screen shows (`dialog_answers`), or something to
-take note of.
+An item is a request that waits (`approvals`), a dialog that only a screen shows (`dialog_answers`), or an item to
+dismiss.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from orchestrator.team.roster.roster import Roster
 class InboxAnswers:
     """The items of a roster's agents and runs.
 
-    ``further_items`` gives the items of an agent that no record of it shows, ``run_items`` those of spawn runs.
-    ``dismiss_run`` records in a spawn run who has dismissed its item; False if somebody has before.
+    ``further_items`` gives an agent's items that its records do not show; ``run_items`` gives those of spawn runs.
+    ``dismiss_run`` records in a spawn run who dismissed its item; False if already dismissed.
     """
 
     def __init__(self, roster: Roster, approvals: Approvals, dialogs: DialogAnswers) -> None:
@@ -56,10 +56,10 @@ class InboxAnswers:
     async def answer(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
         """Answer an item; ``{ok, item, decision, agent_id, rule}``.
 
-        BadRequest ``unknown_item``, or ``cannot_answer`` if the item cannot be answered so; Conflict ``item_over`` if
-        it was answered, withdrawn or changed meanwhile. Nothing is typed, and nothing reaches a CLI, on an error.
-        The same request, sent again after a daemon's death, returns the recorded answer. An answer is carried out
-        even if its caller goes away meanwhile.
+        BadRequest ``unknown_item``, or ``cannot_answer`` if the item does not accept this decision; Conflict
+        ``item_over`` if it was answered, withdrawn or changed meanwhile. On an error nothing is typed, and nothing
+        reaches a CLI. If the request is sent again after the daemon died, it returns the recorded answer. An answer
+        is carried out even if its caller disconnects meanwhile.
         """
         return await asyncio.shield(self._tasks.start(self._carried_out(wanted, given)))
 
@@ -88,7 +88,7 @@ class InboxAnswers:
         raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
 
     async def returned(self, wanted: str) -> None:
-        """Wait for the item while the hooks that asked an earlier daemon may still be on their way to this one."""
+        """Wait for the item while hooks of an earlier daemon may still connect to this daemon."""
 
         def known() -> bool | None:
             agents = [entry.state for entry in self._roster.agents.values() if entry.live]
@@ -106,14 +106,14 @@ class InboxAnswers:
         return next((e for e in entries if any(item.item_id == wanted for item in self.items(e))), None)
 
     async def _answer_recorded(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:
-        """Take note of an item, or press the key of a dialog that only the screen shows."""
+        """Dismiss an item, or press the key of a dialog that only the screen shows."""
         must_take(item, given.decision)
         if given.decision == "dismiss":
             await self.approvals.record(entry, item, given)
             self.approvals.changed(entry)
             return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
         if given.by.acts_as != "human":
-            raise BadRequest("cannot_answer", "a key in an agent's pane is pressed for a human alone")
+            raise BadRequest("cannot_answer", "a key in an agent's pane is pressed only for a human")
         if given.text:
             raise BadRequest("cannot_answer", f"item {item.item_id} takes no text: a key answers its dialog")
         with self._dialogs.answering(entry):
