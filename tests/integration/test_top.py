@@ -233,8 +233,9 @@ def test_without_a_terminal_or_below_an_agent_top_is_refused(team):
     team.env["TERM"] = "dumb"
     with Human(team, "top") as human:
         assert human.end() == 2
-    done = team.cli("top", "--popup", "--json")
-    assert done.returncode in (0, 2)
+    assert asked(team, "top", "--popup")["agents"], "with --json no popup is opened"
+    done = team.cli("top", "--popup", env={name: value for name, value in team.env.items() if name != "TMUX"})
+    assert (done.returncode, "needs tmux" in done.stderr) == (2, True)
 
 
 def test_keys_of_the_users_configuration_count_and_mistakes_are_reported_at_the_start(team):

@@ -171,9 +171,10 @@ async def until(pilot, look):
 
 
 async def opened(pilot, *keys, dialog=TextDialog):
-    """Press the keys, and wait until they have opened a dialog."""
+    """Press the keys, and wait until they have opened a dialog; one that was there before does not count."""
+    before = pilot.app.screen
     await pilot.press(*keys)
-    await until(pilot, lambda: isinstance(pilot.app.screen, dialog))
+    await until(pilot, lambda: pilot.app.screen is not before and isinstance(pilot.app.screen, dialog))
     await settled(pilot)
 
 

@@ -138,4 +138,4 @@ def test_a_patch_of_codex_with_relative_paths_says_that_its_directory_is_not_kno
     event = {"tool_name": "apply_patch", "tool_input": {"command": patch}, "cwd": "/w"}
     asked = codex_request(EVENT, event).asked
     assert (asked.cwd, asked.text) == (("/w", patch) if placed else ("", f"{patch}\n{PLACE_UNKNOWN}"))
-    assert placed or rule_pattern(asked) is None
+    assert (rule_pattern(asked) is not None) is placed

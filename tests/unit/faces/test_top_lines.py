@@ -11,6 +11,7 @@ from orchestrator.base.text_width import columns_of
 from orchestrator.faces.timeline import Bar, Lane, Timeline, Wait
 from orchestrator.faces.top.item_texts import given_text, item_for, item_lines, why_not
 from orchestrator.faces.top.line_view import _broken
+from orchestrator.faces.top.tab_line import TABS
 from orchestrator.faces.top.tab_lines import text_of, without_secrets
 from orchestrator.faces.top.tab_texts import LINE_MOST, MOST_LINES, TabReader
 from orchestrator.faces.top.timeline_drawing import (
@@ -21,6 +22,8 @@ from orchestrator.faces.top.timeline_drawing import (
     name_width,
     whole_of,
 )
+from orchestrator.team.worktrees.changes import WorktreeDiff
+from tests.support.run_files import RunFiles
 from tests.support.top_team import Requests, agent, busy, item
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -53,15 +56,22 @@ def test_secrets_are_masked_also_over_several_lines_and_styles_stay():
     assert without_secrets(["x" * 5000, *key])[0] == "x" * 5000
 
 
-def test_no_tab_shows_a_secret(tmp_path):
-    requests = Requests()
-    requests.lines = ["fine", f"$ export API_KEY={SECRET}"]
-    row = agent("a", reason=f"token {SECRET}")
-    reader = TabReader(tmp_path, requests)
-    for tab in ("screen", "log"):
-        lines = [text_of(line) for line in reader.read(tab, row)]
-        assert "fine" in lines
-        assert SECRET not in "\n".join(lines)
+@pytest.mark.parametrize("tab", TABS)
+def test_no_tab_shows_a_secret(tab, tmp_path, monkeypatch):
+    text = f"fine\n$ export API_KEY={SECRET}"
+    files, requests = RunFiles(tmp_path), Requests()
+    of_agent = files.agent("a")
+    of_agent.task("t1", 10, text)
+    of_agent.end("t1", 20, payload={"message": text})
+    files.save()
+    requests.lines = text.split("\n")
+    requests.meta = lambda _: Requests().meta("a") | {"reason": text}
+    change = WorktreeDiff("base", text.encode(), False, [])
+    monkeypatch.setattr("orchestrator.team.worktrees.changes.diff", lambda *_: change)
+    row = agent("a", last_task={"task_id": "t1"})
+    shown = "\n".join(text_of(line) for line in TabReader(tmp_path, requests).read(tab, row))
+    assert "fine" in shown and "API_KEY" in shown
+    assert SECRET not in shown
 
 
 class Broken(Requests):
