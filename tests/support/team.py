@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
+from orchestrator.base.errors import Environment
 from orchestrator.config.keys import Config
 from orchestrator.core import decisions, supervision
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
@@ -125,6 +128,11 @@ class Team:
         if ready:
             await self.roster.commit(entry, decisions.ready(entry.state, at="2026-01-01T00:00:00.001Z", req=None))
         return entry
+
+    def full_disk(self) -> AbstractContextManager[object]:
+        """No record can be written meanwhile."""
+        refused = Environment("disk_full", "no room")
+        return mock.patch.object(self.roster, "commit", mock.AsyncMock(side_effect=refused))
 
     def close(self) -> None:
         self.roster.close()

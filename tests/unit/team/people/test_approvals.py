@@ -173,16 +173,10 @@ async def test_of_two_answers_at_once_the_first_counts(scene):
     assert way.told == [("approve", "")]
 
 
-async def test_nothing_is_decided_when_its_record_cannot_be_written(scene, monkeypatch):
+async def test_nothing_is_decided_when_its_record_cannot_be_written(scene):
     way = scene.ask()
-
-    async def full(_entry, _drafts):
-        raise Environment("disk_full", "no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scene.team.roster, "commit", full)
-        with pytest.raises(Environment):
-            await scene.answer("approve")
+    with scene.team.full_disk(), pytest.raises(Environment):
+        await scene.answer("approve")
     assert way.told == []
     await scene.answer("approve")
     assert way.told == [("approve", "")]

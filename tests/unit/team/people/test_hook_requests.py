@@ -218,19 +218,13 @@ async def test_always_makes_a_rule_that_answers_later_requests_with_a_record(cla
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_an_always_that_could_not_be_recorded_leaves_no_rule(claude, monkeypatch, known):
+async def test_an_always_that_could_not_be_recorded_leaves_no_rule(claude, known):
     claude.approvals.faces = 1
     first, second = await claude.asks("make", agent_id="s1"), await claude.asks("make", agent_id="s2")
     if known:  # a human has made the rule meanwhile, for the same request of another subagent
         await claude.answer("always")
-
-    async def full(_entry, _drafts):
-        raise Environment("disk_full", "no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(claude.team.roster, "commit", full)
-        with pytest.raises(Environment):
-            await claude.answer("always")
+    with claude.team.full_disk(), pytest.raises(Environment):
+        await claude.answer("always")
     assert bool(claude.rules.allowed) is known
     assert second.words == [] and bool(first.words) is known
 

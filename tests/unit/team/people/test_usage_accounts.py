@@ -15,7 +15,7 @@ from orchestrator.team.people.usage_accounts import EVERY_S, NOT_FOUND, SETTLE_S
 from tests.support.team import Team, settle
 
 pytestmark = pytest.mark.anyio
-SESSION = "0a1b2c3d-session"
+SESSION, SECOND = "0a1b2c3d-session", "second-session"
 
 
 class Accounts:
@@ -350,14 +350,20 @@ async def test_a_price_that_the_user_sets_makes_a_cost_at_once(begin):
     assert lot.usage.usage_of(entry)["cost_usd"] == 3.0
 
 
-async def test_a_run_over_its_budget_is_one_item_until_somebody_takes_note(begin):
+async def two_with_a_budget(begin):
+    """Two agents, each with a session of its own, and one dollar: a million tokens."""
     lot = begin(budget_usd=1.0, prices={"claude": {"input": 1.0, "output": 0.0}})
     first, second = await lot.agent("a1"), await lot.agent("a2")
-    second.session = "second-session"
+    second.session = SECOND
+    return lot, first, second
+
+
+async def test_a_run_over_its_budget_is_one_item_until_somebody_takes_note(begin):
+    lot, first, second = await two_with_a_budget(begin)
     lot.say(1, input_tokens=600_000)
     await lot.happens(first)
     assert lot.usage.items(first) == []
-    lot.say(2, input_tokens=600_000, file="second-session.jsonl")
+    lot.say(2, input_tokens=600_000, file=f"{SECOND}.jsonl")
     await lot.happens(second)
     (item,) = lot.usage.items(first)
     assert (item.kind, item.holds, item.answers, item.run_id) == ("budget", False, ("dismiss",), "run-1")
@@ -371,27 +377,23 @@ async def test_a_run_over_its_budget_is_one_item_until_somebody_takes_note(begin
 
 
 async def test_a_dismissed_budget_stays_dismissed_when_the_agent_with_the_record_is_deleted(begin):
-    lot = begin(budget_usd=1.0, prices={"claude": {"input": 1.0, "output": 0.0}})
-    first, second = await lot.agent("a1"), await lot.agent("a2")
-    second.session = "second-session"
+    lot, first, second = await two_with_a_budget(begin)
     lot.say(1, input_tokens=1_200_000)
     await lot.happens(first)
     (item,) = lot.usage.items(first)
     first.state.answers[item.item_id] = object()
     first.state.life = "deleted"
-    lot.say(2, input_tokens=600_000, file="second-session.jsonl")
+    lot.say(2, input_tokens=600_000, file=f"{SECOND}.jsonl")
     await lot.happens(second)
     assert (lot.usage.items(first), lot.usage.items(second)) == ([], [])
 
 
 async def test_the_next_daemon_counts_deleted_agents_towards_the_budget(begin):
-    lot = begin(budget_usd=1.0, prices={"claude": {"input": 1.0, "output": 0.0}})
-    first, second = await lot.agent("a1"), await lot.agent("a2")
-    second.session = "second-session"
+    lot, first, second = await two_with_a_budget(begin)
     lot.say(1, input_tokens=900_000)
     await lot.happens(first)
     first.state.life = "deleted"
-    lot.say(2, input_tokens=200_000, file="second-session.jsonl")
+    lot.say(2, input_tokens=200_000, file=f"{SECOND}.jsonl")
     lot.team.roster.listeners.remove(lot.usage.seen)
     lot.usage = UsageAccounts(lot.team.roster)
     await lot.happens(second)
