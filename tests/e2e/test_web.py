@@ -263,7 +263,8 @@ def test_a_real_cli_is_answered_from_the_page(make_world):
         assert (root / "one").exists() and (root / "two").exists()
 
         agent.give("t2", calls=[shell(f"rm {root}/one")], tell=True)
-        page.locator("article", has_text=f"rm {root}").get_by_role("button", name="Deny").click()
+        item = page.locator("article", has_text=f"rm {root}/one")
+        item.get_by_role("button", name="Deny").click(timeout=START_S * 1000)
         page.get_by_label("Reason").fill("keep that file")
         page.get_by_role("dialog").get_by_role("button", name="Deny").click()
         decided(page)
@@ -279,7 +280,8 @@ def test_a_real_cli_is_answered_from_the_page(make_world):
         assert "Blue, dark" in str(agent.end("t3")["payload"]["told"])
 
         agent.give("t4", calls=[shell(f"rm {root}/two")], tell=True)
-        page.locator("article", has_text=f"rm {root}").get_by_role("button", name="Approve", exact=True).click()
+        item = page.locator("article", has_text=f"rm {root}/two")
+        item.get_by_role("button", name="Approve", exact=True).click(timeout=START_S * 1000)
         agent.terminal.shows(r"Do you want to|Would you like to proceed")
         until(lambda: agent.terminal.press("Enter") or agent.types().count("result") == 4, START_S)
         dialog.get_by_text(re.compile("answered elsewhere")).wait_for()
