@@ -82,11 +82,14 @@ def footer(counted: Mapping[str, Any], width: int | None, *, ascii_only: bool = 
 
 
 def task_text(row: dict[str, Any], *, ascii_only: bool = False) -> str:
-    """The agent's task and its attempt; else its last task with the outcome: ``✕ make lint``."""
+    """The agent's task: ``attempt 2: make lint`` from the second attempt on; else its last one: ``✕ make lint``.
+
+    The attempt comes first, because a narrow pane cuts the end.
+    """
     if row.get("running_task_id"):
         title, attempt = str(row.get("running_task_title") or row["running_task_id"]), row.get("attempt") or 1
-        again = f" (attempt {attempt})" if attempt > 1 else ""
-        return title + again + (" (cancel requested)" if row.get("cancel_requested") else "")
+        again = f"attempt {attempt}: " if attempt > 1 else ""
+        return again + title + (" (cancel requested)" if row.get("cancel_requested") else "")
     last = row.get("last_task")
     if not last:
         return ""

@@ -197,7 +197,7 @@ async def test_every_cell_of_every_kind_of_row_is_the_same_in_all_faces(monkeypa
     assert {row[5] for row in top} == {"0/0", "4/1", "0/2/3"}
     assert {row[6] for row in top} == {"", "+1.2k\u22127"}
     assert {"a4", "a5"} < {row[1] for row in top}, "a name of two agents names neither"
-    assert sum("(attempt 2)" in row[2] for row in top) > 2
+    assert sum(row[2].startswith("attempt 2: ") for row in top) > 2
     assert [row["waits_for"]["text"] for row in rows if row["waits_for"]] == [
         agent_cells(row, "x").waits for row in rows if row["waits_for"]
     ]

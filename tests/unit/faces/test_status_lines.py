@@ -92,8 +92,9 @@ def test_the_footer_counts_the_team():
 
 
 def test_an_attempt_is_shown_from_the_second_on():
-    shown = "\n".join(line.text for line in status_lines(EIGHT[:1], None, NOW))
-    assert "(attempt 2)" in shown
+    for width in (None, 59, 40):
+        shown = "\n".join(line.text for line in status_lines(EIGHT[:1], width, NOW))
+        assert "attempt 2: " in shown, width
     assert "attempt" not in "\n".join(line.text for line in status_lines(EIGHT[2:3], 120, NOW))
 
 

@@ -80,7 +80,7 @@ def test_a_wide_table_shows_cost_diff_and_tokens():
     assert "$0.41" in lines[0]
     assert "3.0k" in lines[0]
     assert "+12\u22123" in lines[1]
-    assert "(attempt 2)" in lines[1]
+    assert "attempt 2: " in lines[1]
     assert "✕ lint: exit 2" in lines[2]
     assert "2/5, wave 1/3: compare" in lines[3]
 
