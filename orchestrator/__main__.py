@@ -52,6 +52,7 @@ def main() -> int:
                 from orchestrator.daemon.start_up import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
 
             return start(sys.argv[3:])
+        open_streams()
         from orchestrator.cli.app import main as command_line  # noqa: PLC0415 - heavy
 
         return command_line() or 0
@@ -69,6 +70,20 @@ def main() -> int:
         text = f"orchestrator: internal error, please report it: {type(error).__name__}: {error} ({place})\n"
         sys.stderr.write(text)
         return INTERNAL
+
+
+def open_streams() -> None:
+    """Give a command that was started without stdin, stdout or stderr an empty one.
+
+    Otherwise the next file or socket would get the number of that stream.
+    """
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != fd:
+                os.dup2(null, fd)
+                os.close(null)
+            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115 - a stream of the process
 
 
 def take_wire() -> tuple[int, int]:

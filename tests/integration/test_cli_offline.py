@@ -213,6 +213,18 @@ def test_the_status_of_eight_agents_fits_a_narrow_pane(shell: Shell, tmp_path: P
     assert sum("worker" in line for line in lines) == 7
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("line", ["status", "inbox", "report"])
+def test_a_command_that_was_started_without_a_stream_does_its_work(shell: Shell, line: str, closed: str) -> None:
+    agents(shell.root, 2)
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -P -m orchestrator {line} {closed}"],
+        cwd=shell.root, env=shell.env, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+    assert bool(done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+
+
 @pytest.mark.parametrize("line", [("status",), ("status", "--watch"), ("inbox", "--watch")], ids=" ".join)
 def test_a_narrow_terminal_without_utf8_is_shown_in_ascii(
     shell: Shell, tmp_path: Path, line: tuple[str, ...]
