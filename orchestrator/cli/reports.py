@@ -43,7 +43,11 @@ def refuse_others(place: Path, mark: str, *, force: bool) -> None:
         return
     with place.open("rb") as there:
         if mark.encode() not in there.read(_BEGINNING):
-            raise BadRequest("bad_argument", f"{place} is not a drawing of ours", "choose another -o, or add --force")
+            raise BadRequest(
+                "bad_argument",
+                f"{place} is a file that this command has not written",
+                "choose another -o, or add --force",
+            )
 
 
 def write(place: Path, text: str) -> None:
