@@ -28,7 +28,7 @@ from orchestrator.faces.top.team_layout import (
     run_cells,
     title_line,
 )
-from orchestrator.faces.top.team_table import RowChosen, RowOpened, TeamTable
+from orchestrator.faces.top.team_table import RowChosen, RowOpened, TeamTable, WidthsChanged
 from orchestrator.faces.top.top_face import TopFace
 from orchestrator.team.roster.agent_names import shown_names
 
@@ -108,7 +108,12 @@ class TeamScreen(AgentActions, Narrowing, Screen[None]):
         plain = self.face.ascii_only
         parts = head_parts(snapshot, self.size.width, filtered=self.filter, needs_me=self.needs_me, ascii_only=plain)
         self._totals.show(parts, [(f"{datetime.now().astimezone():%H:%M} ", "dim")])
-        titles = title_line(self.table.widths, ascii_only=plain) if self._rows else self._empty(snapshot)
+        self._show_titles(snapshot)
+
+    def _show_titles(self, snapshot: Mapping[str, Any]) -> None:
+        titles = (
+            title_line(self.table.widths, ascii_only=self.face.ascii_only) if self._rows else self._empty(snapshot)
+        )
         self._titles.show([(titles, "dim")])
 
     def _empty(self, snapshot: Mapping[str, Any]) -> str:
@@ -223,6 +228,11 @@ class TeamScreen(AgentActions, Narrowing, Screen[None]):
         ]
         command = f"orchestrator {'spawn status' if run['kind'] == 'spawn' else 'squad wait'} {run_id}"
         return [*lines, [(f"more: {command}", "dim")]]
+
+    def on_widths_changed(self, _: WidthsChanged) -> None:
+        """The titles stand above their columns, also when the table is seen again after an enlarged tab."""
+        if self.face.snapshot is not None:
+            self._show_titles(self.face.snapshot)
 
     def on_row_chosen(self, _: RowChosen) -> None:
         """Another agent, another content."""

@@ -39,6 +39,10 @@ class RowOpened(Message):
     """A row was clicked twice."""
 
 
+class WidthsChanged(Message):
+    """The columns have other widths."""
+
+
 class TableLine(NamedTuple):
     """One line of the table: its row, and whether it is the row's second line."""
 
@@ -96,6 +100,8 @@ class TeamTable(ScrollView, can_focus=False):
         if len(self._lines) > self.size.height:  # the scroll bar takes a column
             self.widths = widths_for(self._rows, width, scrolls=True)
         self.virtual_size = Size(self.size.width, len(self._lines))
+        if widths != self.widths:
+            self.post_message(WidthsChanged())
         if widths != self.widths or len(before) != len(self._lines):
             self.refresh()
             return

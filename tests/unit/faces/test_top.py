@@ -157,6 +157,23 @@ def test_a_tab_is_enlarged_searched_and_scrolled():
     drive(app, play)
 
 
+def test_titles_stand_above_their_columns_after_news_that_came_while_a_tab_was_enlarged(monkeypatch):
+    monkeypatch.setattr(TeamScreen, "_each_second", lambda _: None)
+    app = top_of(team())
+
+    async def play(pilot):
+        assert lines_of_screen(app)[1].split() == ["AGENT", "FOR", "TASK"]
+        await pilot.press("v")
+        await until(pilot, lambda: "w01" not in shown(app))
+        app.source.publish(snapshot([busy("w01", "other words"), *team()["agents"][:1]]))
+        await settled(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: "other" in shown(app))
+        await until(pilot, lambda: lines_of_screen(app)[1].split()[1:] == ["FOR", "TASK"])
+
+    drive(app, play, size=(30, 10))
+
+
 def test_a_match_beyond_the_edge_of_a_screen_comes_into_view():
     app = top_of(team())
     app.requests.lines = ["x" * 200 + "needle", "y"]
