@@ -23,6 +23,8 @@ class StateWord(NamedTuple):
 
 UNKNOWN = "\u2013"
 MINUS = "\u2212"
+NO_BREAK = "\u00a0"
+"""A space at which no line is broken; CLIs draw with it, and it hides nothing."""
 
 _RUN = {
     "completed": "idle", "done": "idle", "failed": "failed", "canceled": "deleted", "cancelled": "deleted",

@@ -6,11 +6,10 @@ import functools
 from collections.abc import Iterable, Iterator
 
 from orchestrator.base.secret_masks import masked
+from orchestrator.faces.row_words import NO_BREAK
 from orchestrator.faces.top.team_layout import Part
 
 TabLine = str | list[Part]
-NO_BREAK = "\u00a0"
-"""A space at which no line is broken; CLIs draw with it, and it hides nothing."""
 PARAGRAPH_CHARS = 4000
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN ", "-----END "
 _KEY_LINES = 200

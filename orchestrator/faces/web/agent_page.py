@@ -14,13 +14,14 @@ from orchestrator.base.secret_masks import masked
 from orchestrator.faces.changed_files import guessed_changes
 from orchestrator.faces.output_files import end_of, newest_output
 from orchestrator.faces.payload_text import block
-from orchestrator.faces.row_words import diff_text, outcome_texts, since_of
+from orchestrator.faces.row_words import NO_BREAK, diff_text, outcome_texts, since_of
 from orchestrator.faces.status_lines import reason_text, task_text
 from orchestrator.faces.web.html_elements import Content, Markup, element, joined, name_of, path_to, preformatted
 from orchestrator.faces.web.page_content import TABS, PageContent, PageRequest
 from orchestrator.faces.web.page_parts import (
     age,
     cost,
+    counted,
     fact_list,
     inbox_item,
     moment,
@@ -108,7 +109,12 @@ def _facts(row: dict[str, Any]) -> Markup:
 
 
 def _screen(_root: Path, request: PageRequest, _row: dict[str, Any], calls: AgentCalls) -> Markup:
-    return text_box("\n".join(calls.screen(request.agent)), "screen")
+    return text_box("\n".join(_screen_lines(calls, request.agent)), "screen")
+
+
+def _screen_lines(calls: AgentCalls, agent_id: str, lines: int = 0) -> list[str]:
+    """A pane's lines; a space that must not break is a space in a pane."""
+    return [line.replace(NO_BREAK, " ") for line in calls.screen(agent_id, lines)]
 
 
 def _task(root: Path, request: PageRequest, row: dict[str, Any], _calls: AgentCalls) -> Markup:
@@ -157,12 +163,13 @@ def _log(root: Path, request: PageRequest, row: dict[str, Any], calls: AgentCall
         file = newest_output(root / ".agents" / "agents" / request.agent / "artifacts", "")
         lines = end_of(file, LOG_LINES) if file is not None else []
     else:
-        lines = calls.screen(request.agent, LOG_LINES)
+        lines = _screen_lines(calls, request.agent, LOG_LINES)
     matches = [line for line in lines if request.find.casefold() in line.casefold()]
     field = element(
         "label", "Search ", element("input", type="search", value=request.find, data_find=True, maxlength="200")
     )
-    says = f"{len(matches)} of the last {len(lines)} lines" if request.find else f"the last {len(lines)} lines"
+    last = f"the last {counted(len(lines), 'line')}"
+    says = f"{len(matches)} of {last}" if request.find else last
     return joined((element("p", field, " ", says, class_="find"), text_box("\n".join(matches), "log")))
 
 

@@ -278,7 +278,7 @@ def counted(count: int, noun: str) -> str:
 
 def cost(usage: Mapping[str, Any] | None) -> Markup | str:
     """What it cost as far as that is known; the tokens, and what is not known, are in its title."""
-    if not usage:
+    if not usage or not cost_text(usage):
         return ""
     tokens = f"{usage['input']:,} tokens in, {usage['cached']:,} cached, {usage['output']:,} out"
     return element("span", cost_text(usage), title="; ".join(filter(None, (tokens, str(usage.get("unknown") or "")))))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import BadRequest, NotReady
+from orchestrator.core.model_usage import NO_MODEL
+from orchestrator.faces.web.agent_page import agent_page
 from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.html_elements import Markup, element, joined, path_to, preformatted
 from orchestrator.faces.web.live_pages import KEEP_S, MOST_STREAMS, SETTLED_S, LivePages
@@ -52,6 +54,17 @@ def snapshot(*rows, inbox=(), runs=(), **facts):
         "version": 1, "boot": "b", "at": "2026-11-26T20:00:00.000Z", "project": "/p", "title": "p", "live": True,
         "totals": totals, "agents": list(rows), "inbox": list(inbox), "runs": list(runs), **facts,
     }  # fmt: skip
+
+
+class NoCalls:
+    """A daemon that shows an empty screen."""
+
+    def screen(self, agent_id, lines=0):
+        return []
+
+
+def request_of(tab):
+    return PageRequest("agent", agent="c1", tab=tab)
 
 
 def html_of(page):
@@ -127,6 +140,26 @@ def test_an_option_is_named_by_its_number_where_its_label_could_not_come_back(la
     question = {"question": "Which?", "header": "", "multi": False, "options": options}
     made = html_of(inbox_page(snapshot(inbox=[item(kind="question", questions=[question])])))
     assert re.findall(r'<input type="radio" name="3f2a91bc-0" value="([^"]*)">', made) == ["first", word]
+
+
+def test_a_screen_keeps_its_columns_and_shows_what_would_reorder_it_as_a_code(tmp_path):
+    class Calls(NoCalls):
+        def screen(self, agent_id, lines=0):
+            return ["\u23bf \xa0$ make", "a\u202eb"]
+
+    shown = agent_page(tmp_path, request_of("screen"), snapshot(row("c1")), Calls())
+    assert "\u23bf  $ make\na\\u202eb" in shown.slots["tab"]["screen"]
+
+
+def test_an_agent_without_a_model_has_no_cost(tmp_path):
+    free = {"input": 0, "cached": 0, "output": 0, "cost_usd": 0.0, "unknown": NO_MODEL}
+    paid = free | {"cost_usd": 0.5, "unknown": ""}
+
+    def facts(usage):
+        page = agent_page(tmp_path, request_of("screen"), snapshot(row("c1", usage=usage)), NoCalls())
+        return page.slots["facts"]["facts"]
+
+    assert "<dt>Cost</dt>" in facts(paid) and "<dt>Cost</dt>" not in facts(free)
 
 
 def test_a_team_without_agents_and_an_inbox_without_items_say_so():
