@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from orchestrator.core.attention import needs_human, state_word
 from orchestrator.core.glyphs import NEEDS_HUMAN, OUTCOME, STATUS, outcome_sign
 from orchestrator.core.model_usage import NO_MODEL
+from orchestrator.faces.amount_words import counted
 
 
 class StateWord(NamedTuple):
@@ -80,9 +81,11 @@ def short_number(number: int) -> str:
 
 
 def diff_text(diff: Mapping[str, Any] | None, *, ascii_only: bool = False) -> str:
-    """The size of a change: lines added and removed; empty without any."""
-    if not diff or not (diff.get("files") or diff.get("added") or diff.get("removed")):
+    """The size of a change: lines added and removed, else how many files; empty without any."""
+    if not diff:
         return ""
+    if not (diff.get("added") or diff.get("removed")):
+        return counted(int(diff["files"]), "file") if diff.get("files") else ""
     added, removed = (short_number(int(diff.get(key) or 0)) for key in ("added", "removed"))
     return f"+{added}{'-' if ascii_only else MINUS}{removed}"
 

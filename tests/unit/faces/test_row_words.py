@@ -44,7 +44,8 @@ def test_tokens_are_all_that_were_used():
 def test_a_change_is_lines_added_and_removed():
     assert diff_text({"files": 1, "added": 1200, "removed": 3}) == "+1.2k\u22123"
     assert diff_text({"files": 1, "added": 0, "removed": 3}, ascii_only=True) == "+0-3"
-    assert diff_text({"files": 1, "added": 0, "removed": 0}) == "+0\u22120"  # a new file without lines
+    assert diff_text({"files": 1, "added": 0, "removed": 0}) == "1 file"  # git knows no lines of a file not yet added
+    assert diff_text({"files": 12, "added": 0, "removed": 0}) == "12 files"
     assert diff_text({"added": None, "removed": 1}) == "+0\u22121"
     assert diff_text({"files": 0, "added": 0, "removed": 0}) == diff_text(None) == ""
 
