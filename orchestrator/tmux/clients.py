@@ -112,12 +112,14 @@ def show_message(socket: TmuxSocket, client: AttachedClient, text: str) -> None:
     printable = "".join(char if char.isprintable() else " " for char in text)
     flags = [] if client.version < FREEZING_BEFORE else ["-C"]
     where = ["-t", client.session_id, _MESSAGE]
+    # Without it tmux would read the option of the session that was used last.
+    place = ["-t", f"{client.session_id}:"]
     try:
         # A message is expanded as a time and as a format, which versions quote differently; the value of an option is
         # only drawn, as a style string.
         tmux(socket).chain(
             ["set-option", *where, printable.replace("#", "##")],
-            ["display-message", *flags, "-c", client.name, "-d", str(SHOWN_MS), f"#{{{_MESSAGE}}}"],
+            ["display-message", *flags, "-c", client.name, "-d", str(SHOWN_MS), *place, f"#{{{_MESSAGE}}}"],
             ["set-option", "-qu", *where],
         )
     except Environment as error:

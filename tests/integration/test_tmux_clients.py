@@ -56,6 +56,16 @@ def test_a_message_is_shown_as_it_is(private_server: PrivateServer, outer: Priva
     assert "@orchestrator_message" not in private_server.run("show-options", "-t", "=work:")
 
 
+def test_a_message_is_shown_while_another_session_was_used_last(
+    private_server: PrivateServer, outer: PrivateServer
+) -> None:
+    private_server.start(session="work")
+    client = attach(outer, private_server, "work")
+    private_server.run("new-session", "-d", "-s", "another")
+    clients.show_message(private_server.socket, client, "c1 asks")
+    until(lambda: "c1 asks" in outer.run("capture-pane", "-p"))
+
+
 def test_a_client_that_has_gone_is_no_error(private_server: PrivateServer, outer: PrivateServer) -> None:
     private_server.start(session="work")
     client = attach(outer, private_server, "work")
