@@ -653,7 +653,7 @@ def test_a_running_team_of_before_goes_on_after_one_question(stage):
 def test_who_says_no_leaves_all_as_it_is(stage, marker):
     cloned(stage, marker)
     before = tree(stage.root / ".agents" / "agents")
-    with Human(stage, "trust") as human:
+    with Human(stage, "trust", columns=400) as human:
         shown = human.see("[y/N]")
         assert "helper" in shown and str(marker) in shown and "touch stolen" in shown
         human.type("n\n")

@@ -27,6 +27,7 @@ def test_what_a_relay_says_is_what_the_daemon_reads(root, monkeypatch):
     monkeypatch.setenv("ORCHESTRATOR_AGENT_EPOCH", "3")
     monkeypatch.setenv("ORCHESTRATOR_AGENT_SECRET", "hush")
     monkeypatch.setenv("STATE_MODE", "x")
+    monkeypatch.delenv("SMART_SPAWN_MCP_HOME", raising=False)  # of whoever runs the tests
     monkeypatch.setenv("TMUX", "/t,1,0")
     monkeypatch.chdir(root)
     place = project_location.find_project(root)
