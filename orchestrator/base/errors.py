@@ -97,7 +97,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "cannot_answer": (
         BadRequest,
         "this item of the inbox cannot be answered in this way",
-        "orchestrator inbox ID shows what it takes, or answer in the agent's pane",
+        "orchestrator inbox ID shows the commands that answer it",
     ),
     "not_allowed_to_answer": (
         BadRequest,
