@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from orchestrator.edge.project_location import PER_CONNECTION
 from tests.fakes.relays import Bench, until
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -23,7 +24,9 @@ def test_a_request_goes_to_a_daemon_the_relay_started_and_its_answer_comes_back(
     assert bench.starts() == 1
 
 
-def test_the_hello_says_who_connects_and_from_where(bench):
+def test_the_hello_says_who_connects_and_from_where(bench, monkeypatch):
+    for name in PER_CONNECTION:
+        monkeypatch.delenv(name, raising=False)
     env = {
         "TMUX": "/tmp/t,1,0", "TMUX_PANE": "%3", "STATE_MODE": "stateless", "OPENROUTER_API_KEY": "k", "SECRET": "no",
         "ORCHESTRATOR_AGENT_ID": "a1", "ORCHESTRATOR_AGENT_EPOCH": "2", "ORCHESTRATOR_AGENT_SECRET": "s",

@@ -169,7 +169,7 @@ def _log(root: Path, request: PageRequest, row: dict[str, Any], calls: AgentCall
         "label", "Search ", element("input", type="search", value=request.find, data_find=True, maxlength="200")
     )
     last = f"the last {counted(len(lines), 'line')}" if lines else "nothing yet"
-    says = f"{len(matches)} of {last}" if request.find else last
+    says = f"{len(matches)} of {last}" if request.find and lines else last
     return joined((element("p", field, " ", says, class_="find"), text_box("\n".join(matches), "log")))
 
 
