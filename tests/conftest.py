@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import itertools
 import os
@@ -9,6 +10,7 @@ import pwd
 import shutil
 import signal
 import tempfile
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -41,6 +43,22 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        _take_a_terminal()
+
+
+def _take_a_terminal() -> None:
+    """Give this worker a terminal of its own where the run has none, as every human has one.
+
+    Without it a test that answers as a human is no longer trusted with that while another worker, begun earlier, is
+    the parent of a relay: nothing then proves that this one does not descend from that relay's CLI.
+    """
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        os.setsid()
+        _, terminal = os.openpty()  # both ends stay open as long as this process
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
 @pytest.hookimpl(wrapper=True)
