@@ -1,4 +1,4 @@
-"""Find and remove run directories of dead daemons. Touches only directories of this user.
+"""Find and remove run directories of dead daemons. Touches only directories of this user alone.
 
 A running daemon holds the lock in its directory. The removal holds the same lock, so that no daemon starts in the
 directory meanwhile; a start that waited for the lock finds the directory gone and creates it again.
@@ -11,7 +11,6 @@ import fcntl
 import itertools
 import os
 import re
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,15 +77,15 @@ def _directories() -> Iterator[Path]:
 
 
 def _claimed(directory: Path) -> int | None:
-    """The lock of a directory of ours without a living daemon; None when it is not.
+    """The lock of a private directory without a living daemon; None for any other.
 
     The lock is made where a command only looked for a daemon: with the directory's time, which decides then.
     """
     path = directory / project_location.LOCK
     try:
-        directory_stat = directory.lstat()
-        if not stat.S_ISDIR(directory_stat.st_mode) or directory_stat.st_uid != os.geteuid():
+        if project_location.why_not(directory) is not None:
             return None
+        directory_stat = directory.lstat()
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             lock = os.open(path, flags)

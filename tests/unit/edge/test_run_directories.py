@@ -171,6 +171,19 @@ def test_a_link_in_the_base_is_not_followed(here, other, base, tmp_path):
     assert (tmp_path / "mine" / "kept").exists()
 
 
+def test_nothing_is_made_or_removed_in_one_that_is_open_to_others(here, other):
+    looked_at = project_location.run_dir(other)  # no daemon ever began here: it is empty
+    looked_at.chmod(0o777)
+    aged(looked_at, OLD)
+    assert collected(here) == [] and list(looked_at.iterdir()) == []
+    looked_at.chmod(0o700)
+    directory = abandoned(other)
+    directory.chmod(0o770)
+    assert collected(here) == [] and (directory / "log").exists()
+    directory.chmod(0o700)
+    assert collected(here) == [str(directory)]
+
+
 def test_a_lock_of_a_directory_that_was_removed_and_made_anew_is_none(here, other, monkeypatch):
     """Two sweeps at once: the second opened the lock, then waits until the first is through and a daemon begins."""
     directory, real, daemons = abandoned(other), fcntl.flock, []
