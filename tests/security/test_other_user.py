@@ -86,6 +86,8 @@ class Town:
             os.kill(pid, signal.SIGSTOP)
         try:
             self.stage.kill_daemon()
+            # A zombie may still have threads in a system call, and these hold its locks.
+            until(lambda: not any(map(lock_word.held, (self.stage.root / ".agents" / "lock", self.second / "lock"))))
         finally:
             for pid in relays:
                 os.kill(pid, signal.SIGCONT)

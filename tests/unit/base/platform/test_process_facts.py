@@ -92,8 +92,8 @@ def test_a_terminal_is_that_of_the_session(sleeper):
     if pid == 0:
         os.execvp("sleep", ["sleep", "1000"])
     try:
-        until(lambda: process_facts.has_terminal(pid))  # the child itself takes it
-        assert process_facts.stat_of(pid).session == pid
+        until(lambda: process_facts.stat_of(pid).session == pid)  # the child itself leaves ours
+        until(lambda: process_facts.has_terminal(pid))
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
