@@ -87,16 +87,15 @@ def command(agent, words, shown):
     agent.terminal.press("Enter")
     agent.comes(lambda: agent.status()["status"] != "parked")
     if agent.kind == "codex":
-        _again(agent, words, shown)
-    elif agent.kind == "gemini":
-        agent.terminal.press("Enter")
+        agent.terminal.press("-l", words)
+        agent.terminal.shows(rf"^› {words}")
+    if agent.kind in ("codex", "gemini"):
+        _enter(agent, shown)
     agent.terminal.shows(shown)
 
 
-def _again(agent, words, shown):
-    """Type it once more; an Enter right behind other keys may count as part of a paste, so it is pressed until it counts."""
-    agent.terminal.press("-l", words)
-    agent.terminal.shows(rf"^› {words}")
+def _enter(agent, shown):
+    """Press Enter until it counts: one right behind other keys may be taken for a part of a paste."""
 
     def ran():
         agent.terminal.press("Enter")
