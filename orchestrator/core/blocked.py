@@ -59,7 +59,7 @@ def explained(agent: Agent, finding: ScreenFinding | None, *, at: str) -> list[D
 
 
 def called(agent: Agent, *, at: str) -> list[Draft]:
-    """The agent has called: lift every block except that of a suspended process."""
+    """Lift every block except that of a suspended process, because the agent has called."""
     causes = agent.blocks.keys() - {STOPPED}
     return unblock(agent, causes, at=at, reason="it called") if causes else []
 

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -452,12 +453,33 @@ def test_the_relay_of_a_cli_in_a_terminal_is_a_masters(scene, name):
     assert wire.tool("task_cancel", asked)["error"]["code"] == "unknown_task"
 
 
-def test_a_process_that_is_older_than_every_agent_needs_no_terminal(scene):
-    with Raw(scene.stage) as raw:  # this one
-        raw.begin()
-        asked = {"name": "task_cancel", "arguments": {"agent_id": "a", "task_id": "nothing-of-that-name"}}
-        told = raw.answer(raw.ask("tools/call", asked))["result"]["structuredContent"]
-    assert told["error"]["code"] == "unknown_task"
+def orphan(stage, name):
+    """A process without parent, session and terminal; it waits, then asks for what only a master may."""
+    calls = [tool("task_cancel", agent_id="a", task_id="nothing-of-that-name")]
+    hello = {"proto": 1, "conn": os.urandom(8).hex(), "project": str(stage.root), "kind": "relay", "pids": []}
+    gate, answer = stage.base / f"gate-{name}", stage.base / f"answer-{name}"
+    os.mkfifo(gate)
+    words = [
+        str(stage.run_dir() / "socket"),
+        json.dumps({**hello, "cwd": "/", "toolsets": ["team"]}),
+        json.dumps(calls),
+    ]
+    wait = ["sh", "-c", 'touch "$0.up"; read -r _ < "$0"; exec "$@"', str(gate)]
+    before = [*way(stage, "no parent, twice"), *wait]
+    subprocess.run([*before, sys.executable, "-c", CLIENT, *words, str(answer)], check=True)
+    until(Path(f"{gate}.up").exists)
+    return gate, answer
+
+
+def test_an_orphan_without_a_terminal_leads_only_if_it_is_older_than_every_agent(make_stage):
+    stage = make_stage()
+    older = orphan(stage, "older")
+    assert stage.begun().tool("agents_create", AGENTS)["ready"] == 2
+    codes = []
+    for gate, answer in (older, orphan(stage, "younger")):
+        gate.write_text("go\n")
+        codes += json.loads(until(lambda answer=answer: answer.exists() and answer.read_text()))["codes"].values()
+    assert codes == ["unknown_task", "origin_unknown"]
 
 
 def test_agents_come_by_their_own_sockets_also_to_the_next_daemon(make_stage):
