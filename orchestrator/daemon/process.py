@@ -33,9 +33,10 @@ from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.daemon.agent_sockets import AgentSockets
 from orchestrator.daemon.features import Features
 from orchestrator.daemon.hello import HELLO_MAX, negotiate, read_hello
+from orchestrator.daemon.message_loops import serve
 from orchestrator.daemon.peers import Peer, Peers
 from orchestrator.daemon.run_base_sweep import RunBaseSweep
-from orchestrator.daemon.sessions import build, serve
+from orchestrator.daemon.sessions import build
 from orchestrator.edge import project_location
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.syncer import Syncer
@@ -308,11 +309,11 @@ class Daemon:
             await hook_connections.serve(client, incoming, writer, self.roster, hears)
             return
         admin = self._admin(client) if client.kind == "cli" else {}
-        server, resources = build(client, features.offers(client), admin)
+        server, resources, calls = build(client, features.offers(client), admin)
         features.spawn.welcome(client)
         try:
             listed = partial(features.team.listed_tools, client)
-            await serve(server, incoming, writer, self.boot_id, listed, turns=self.turns)
+            await serve(server, incoming, writer, self.boot_id, listed, calls=calls, turns=self.turns)
         finally:
             features.part(client)
             if resources is not None:

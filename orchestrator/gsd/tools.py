@@ -26,7 +26,10 @@ def build(ask: Ask) -> dict[str, Tool]:
             asked = given.model_dump()
             return await ask(call, name, asked.pop("project_root"), asked)
 
-        return Tool(name, title, description, arguments, answer, run, read_only=True, idempotent=True, brief=True)
+        return Tool(
+            name, title, description, arguments, answer, run,
+            read_only=True, idempotent=True, brief=True, asks_client=True,
+        )  # fmt: skip
 
     tools = (
         tool(

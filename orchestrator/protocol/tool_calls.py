@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import difflib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any
@@ -18,14 +18,13 @@ from typing import Annotated, Any
 import mcp_types as types
 import orjson
 import structlog
-from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.protocol.tool_schemas import filled_in, input_schema, output_schema
 from orchestrator.protocol.traffic import PendingCall
 from orchestrator.trust.admission import Rights
 
@@ -100,7 +99,7 @@ class Call:
     tell: Tell
     meta: Mapping[str, Any] = field(default_factory=dict)
     asked: PendingCall = field(default_factory=PendingCall)
-    session: ServerSession | None = None  # to ask the client something in return
+    session: ServerSession | None = None  # of a tool that `asks_client`
     ignored: tuple[str, ...] = ()  # arguments that the tool does not have, if it is lenient
 
     def canceled(self) -> bool:
@@ -135,6 +134,7 @@ class Tool:
     barred: bool = False  # for this client: nobody knows where it comes from, and the tool does more than look
     opens: bool = False  # read-only, but what it must open for it goes on working
     brief: bool = False  # its schema leaves out bounds: it stands in every conversation of every agent
+    asks_client: bool = False  # its run may ask the client something in return, by `Call.session`
     lenient: bool = False  # arguments that it does not have are named in its answer; `Call.ignored` has them
     limits: Callable[[], Mapping[str, int]] = dict  # values of ``{name}`` in its arguments' descriptions
 
@@ -150,7 +150,7 @@ def _listed(tool: Tool, limits: tuple[tuple[str, int], ...]) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=_filled(input_schema(tool.arguments, brief=tool.brief), limits),
+        input_schema=filled_in(input_schema(tool.arguments, brief=tool.brief), limits),
         output_schema=output_schema(tool.answer),
         annotations=types.ToolAnnotations(
             title=tool.title,
@@ -161,77 +161,6 @@ def _listed(tool: Tool, limits: tuple[tuple[str, int], ...]) -> types.Tool:
         ),
         _meta=dict(ALWAYS_LOADED),
     )
-
-
-class _Plain(GenerateJsonSchema):
-    """JSON Schema without null branches and titles: some clients drop or reject ``anyOf`` (Gemini CLI)."""
-
-    def nullable_schema(self, schema: Any) -> dict[str, Any]:
-        inner: dict[str, Any] = self.generate_inner(schema["schema"])
-        return inner
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  (the signature is pydantic's)
-        return False
-
-    def default_schema(self, schema: Any) -> dict[str, Any]:
-        made = super().default_schema(schema)
-        if made.get("default", 0) is None:
-            del made["default"]
-        return made
-
-
-BOUNDS = frozenset({"minLength", "maxLength", "minimum", "maximum"})
-
-
-def input_schema(arguments: type[Arguments], *, brief: bool = False) -> dict[str, Any]:
-    """The input schema of a tool, with definitions inlined and without titles; ``brief``: also without limits.
-
-    A value that breaks an omitted limit is refused all the same, and the error names the limit.
-    """
-    schema = arguments.model_json_schema(schema_generator=_Plain)
-    schema.pop("title", None)
-    schema.pop("description", None)
-    inline_schema: dict[str, Any] = _inlined(schema, schema.pop("$defs", {}))
-    if brief:
-        for parameter in inline_schema["properties"].values():
-            for key in BOUNDS & parameter.keys():
-                del parameter[key]
-    return inline_schema
-
-
-def output_schema(answer: type[BaseModel]) -> dict[str, Any]:
-    """The output schema of a tool; nothing in it is required, for an error must fit it too.
-
-    Gemini CLI checks also the answers that say `isError` against it, and shows its model a complaint in their place.
-    """
-    schema = answer.model_json_schema(schema_generator=_Plain)
-    schema.pop("required", None)
-    schema["properties"]["error"] = {"type": "object"}
-    return schema
-
-
-def _filled(node: Any, limits: Iterable[tuple[str, int]]) -> Any:
-    """A schema whose descriptions have the limits in place of their names in braces."""
-    if isinstance(node, dict):
-        filled = {key: _filled(value, limits) for key, value in node.items()}
-        if isinstance(text := filled.get("description"), str):
-            for name, value in limits:
-                text = text.replace(f"{{{name}}}", str(value))
-            filled["description"] = text
-        return filled
-    return [_filled(item, limits) for item in node] if isinstance(node, list) else node
-
-
-def _inlined(node: Any, defs: dict[str, Any]) -> Any:
-    if isinstance(node, dict):
-        if "$ref" in node:
-            target = dict(defs[node["$ref"].rsplit("/", 1)[1]])
-            target.pop("title", None)
-            return _inlined({**target, **{k: v for k, v in node.items() if k != "$ref"}}, defs)
-        return {key: _inlined(value, defs) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_inlined(item, defs) for item in node]
-    return node
 
 
 def checked(model: type[Arguments], given: Mapping[str, Any] | None) -> Any:
@@ -287,17 +216,38 @@ def _complaint(model: type[Arguments], error: ValidationError, ignored: Iterable
     return "; ".join(wrong)
 
 
-def answered(structured: dict[str, Any], *, error: bool = False) -> types.CallToolResult:
-    """A tool's result: the same JSON as text (what Gemini and opencode show) and structured (Claude, Codex)."""
-    text = orjson.dumps(structured).decode()
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], structured_content=structured, is_error=error
-    )
+@dataclass(frozen=True)
+class ToolRequest:
+    """One tools/call as a client sent it, whichever way it came; ``key``: its JSON-RPC id."""
+
+    key: Any
+    name: str
+    arguments: Mapping[str, Any] | None
+    meta: Mapping[str, Any]
+    asked: PendingCall
+    report: Callable[[float, str | None], Awaitable[None]] | None = None  # sends progress; None: not asked for
+    session: ServerSession | None = None
 
 
-def refused(error: OrchestratorError) -> types.CallToolResult:
+@dataclass(frozen=True)
+class ToolAnswer:
+    """A tool's result. ``text`` is ``structured`` as JSON: a client gets both forms, and shows its model one.
+
+    Gemini CLI and opencode show the text, Claude Code and Codex the structured form.
+    """
+
+    structured: dict[str, Any]
+    text: bytes
+    error: bool
+
+
+def _answer(structured: dict[str, Any], *, error: bool = False) -> ToolAnswer:
+    return ToolAnswer(structured, orjson.dumps(structured), error)
+
+
+def _refusal(error: OrchestratorError) -> ToolAnswer:
     """An expected error as a model reads it."""
-    return answered({"error": error.as_dict()}, error=True)
+    return _answer({"error": error.as_dict()}, error=True)
 
 
 def _allowed(tools: Mapping[str, Tool], client: Client, name: str) -> Tool:
@@ -328,58 +278,45 @@ def request_key(client: Client, request_id: Any) -> str:
     return f"{client.origin.conn}:{orjson.dumps(request_id).decode()}"
 
 
-async def call_tool(
-    tools: Mapping[str, Tool],
-    client: Client,
-    ctx: ServerRequestContext[Any, Any],
-    params: types.CallToolRequestParams,
-) -> types.CallToolResult:
-    """Run one tools/call inside the error boundary."""
-    if ctx.session.client_params is not None:
-        client.name = ctx.session.client_params.client_info.name
-        client.version = ctx.session.client_params.client_info.version
-    key = orjson.dumps(ctx.request_id).decode()
-    age = client.ages.pop(key, 0.0)
+async def run_tool(tools: Mapping[str, Tool], client: Client, request: ToolRequest) -> ToolAnswer:
+    """Run one tools/call inside the error boundary: whatever goes wrong is an answer too."""
+    age = client.ages.pop(orjson.dumps(request.key).decode(), 0.0) if client.ages else 0.0
     try:
-        tool = _allowed(tools, client, params.name)
+        tool = _allowed(tools, client, request.name)
         ignored: tuple[str, ...] = ()
         if tool.lenient:
-            arguments, ignored = checked_leniently(tool.arguments, params.arguments)
+            arguments, ignored = checked_leniently(tool.arguments, request.arguments)
         else:
-            arguments = checked(tool.arguments, params.arguments)
-        async with _progress(ctx, age) as tell:
-            req = request_key(client, ctx.request_id)
-            call = Call(client, req, age, tell, ctx.meta or {}, ctx.request or PendingCall(), ctx.session, ignored)
+            arguments = checked(tool.arguments, request.arguments)
+        with _progress(request.report, age) as tell:
+            req = request_key(client, request.key)
+            call = Call(client, req, age, tell, request.meta, request.asked, request.session, ignored)
             result = await tool.run(call, arguments)
             if ignored:
                 result = {**result, "ignored_arguments": [name[:NAME_CHARS] for name in ignored[:NAMES_SHOWN]]}
-            failpoints.passed(f"answer:{params.name}")
-            return answered(result)
+            failpoints.passed(f"answer:{request.name}")
+            return _answer(result)
     except OrchestratorError as error:
-        return refused(error)
+        return _refusal(error)
     except Exception:
-        log.exception("bug in a tool", tool=params.name)
-        return refused(Environment("internal", f"{params.name} failed unexpectedly"))
+        log.exception("bug in a tool", tool=request.name)
+        return _refusal(Environment("internal", f"{request.name} failed unexpectedly"))
 
 
-@contextlib.asynccontextmanager
-async def _progress(ctx: ServerRequestContext[Any, Any], age_s: float) -> Any:
-    """Send progress every few seconds, and at once if the tool has something to report.
+@contextlib.contextmanager
+def _progress(report: Callable[[float, str | None], Awaitable[None]] | None, age_s: float) -> Iterator[Tell]:
+    """Report progress every few seconds, and at once if the tool has something to tell.
 
     The value is the time since the client first sent the request, because it must rise, also after a daemon restart.
     """
-    token = (ctx.meta or {}).get("progress_token") if ctx.meta else None
-    if token is None:
+    if report is None:
         yield lambda _message: None
         return
+    loop = asyncio.get_running_loop()
     began = time.monotonic() - age_s
     news = asyncio.Event()
     message: str | None = None
-
-    def tell(text: str) -> None:
-        nonlocal message
-        message = text
-        news.set()
+    ticker: asyncio.Task[None] | None = None
 
     async def tick() -> None:
         while True:
@@ -387,10 +324,23 @@ async def _progress(ctx: ServerRequestContext[Any, Any], age_s: float) -> Any:
                 await asyncio.wait_for(news.wait(), PROGRESS_EVERY_S)
             news.clear()
             with contextlib.suppress(Exception):
-                await ctx.session.report_progress(round(time.monotonic() - began, 3), None, message)
+                await report(round(time.monotonic() - began, 3), message)
 
-    ticker = asyncio.create_task(tick())
+    def start() -> None:
+        nonlocal ticker
+        news.set()
+        if ticker is None:
+            ticker = asyncio.create_task(tick())
+
+    def tell(text: str) -> None:
+        nonlocal message
+        message = text
+        start()
+
+    first = loop.call_later(PROGRESS_EVERY_S, start)  # most calls end before: they need no task
     try:
         yield tell
     finally:
-        ticker.cancel()
+        first.cancel()
+        if ticker is not None:
+            ticker.cancel()

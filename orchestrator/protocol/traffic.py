@@ -91,6 +91,8 @@ class Incoming:
 
 async def drained(writer: asyncio.StreamWriter) -> None:
     """Wait until the client has read nearly all that was written; ``Stalled`` if it reads nothing."""
+    if not waiting(writer) and not writer.transport.is_closing():
+        return
     while True:
         left = waiting(writer)
         try:
@@ -117,6 +119,7 @@ class PendingCall:
     """
 
     canceled: bool = False
+    end: Callable[[], None] | None = None  # ends the call, if the SDK's server does not know it
 
 
 class Traffic:
@@ -130,47 +133,45 @@ class Traffic:
         self._blocked = False
         self._changed = Signal()
 
-    def register(self, message: Any) -> PendingCall | None:
-        """Register a message that has arrived; returns its `PendingCall` if it is a request.
-
-        Must be called before the message is served, because a cancel must be known when it takes effect.
-        """
-        if isinstance(message, types.JSONRPCRequest):
-            call = PendingCall()
-            if message.method not in ENDLESS:
-                self._open.pop(message.id, None)  # of two open ones of the same id the later counts as the last
-                self._open[message.id] = call
-            return call
-        if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._cancel((message.params or {}).get("requestId"))
-        return None
+    def opened(self, request: types.JSONRPCRequest) -> PendingCall:
+        """Register a request that has arrived, before it is served: a cancel must be known when it takes effect."""
+        call = PendingCall()
+        if request.method not in ENDLESS:
+            self._open[request.id] = call
+        return call
 
     def holds(self, key: Any) -> bool:
         """Whether a request of this id has no answer yet; those of `ENDLESS` do not count."""
         return key in self._open
 
-    def _cancel(self, request_id: Any) -> None:
-        """Record the cancel of an open request, which is then not answered; some clients cancel answered requests.
+    def canceled(self, message: types.JSONRPCNotification) -> PendingCall | None:
+        """The open request that a notification cancels, which is then not answered.
 
-        The id is compared as the SDK does, which ends the call: 7 and "7" are the same id.
+        Some clients cancel requests that are answered already. The id is compared as the SDK does, which ends its calls: 7 and "7" are the same id.
         """
-        key = as_request_id(request_id)
+        if message.method != "notifications/cancelled":
+            return None
+        key = as_request_id((message.params or {}).get("requestId"))
         if key is None:
-            return
+            return None
         for open_id in reversed(self._open):
             if coerce_request_id(open_id) == coerce_request_id(key):
-                self._open.pop(open_id).canceled = True
-                return
+                call = self._open.pop(open_id)
+                call.canceled = True
+                return call
+        return None
 
     @contextlib.contextmanager
-    def taking(self, message: Any) -> Iterator[None]:
-        """While the client takes this message of ours."""
+    def taking(self, answered: Any = None) -> Iterator[None]:
+        """While the client takes a message of ours; ``answered``: the id of the request that it answers."""
         self._blocked = True
-        yield
-        self._blocked = False
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self._open.pop(message.id, None)
-        self._changed.notify()
+        try:
+            yield
+            if answered is not None:
+                self._open.pop(answered, None)
+        finally:
+            self._blocked = False
+            self._changed.notify()
 
     async def room(self) -> None:
         """Wait until the client has taken enough for the next of its messages."""

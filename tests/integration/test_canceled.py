@@ -11,11 +11,12 @@ from pydantic import BaseModel
 
 from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.daemon.sessions import build, serve
+from orchestrator.daemon.message_loops import serve
+from orchestrator.daemon.sessions import build
 from orchestrator.protocol import traffic
 from orchestrator.protocol.offers import Offer
 from orchestrator.protocol.tool_calls import Arguments, Client, Tool
-from orchestrator.protocol.traffic import Incoming, PendingCall, Traffic
+from orchestrator.protocol.traffic import Incoming, Traffic
 from orchestrator.team.team_resources import TeamResources
 from tests.support.team import Team, feed_of
 
@@ -108,13 +109,15 @@ async def talking(era, tmp_path):
     tool = Tool("hold", "Hold", "Holds.", Given, Answer, run)
     team = Team(tmp_path)
     client = Client(ConnectionOrigin("c", "/"), "relay", "master", ("team",))
-    server, resources = build(client, [Offer({"hold": tool}, resources=TeamResources(team.roster, feed_of(team)))])
+    server, resources, calls = build(
+        client, [Offer({"hold": tool}, resources=TeamResources(team.roster, feed_of(team)))]
+    )
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=ours, limit=traffic.BUFFER)
     lines, other = await asyncio.open_connection(sock=theirs.dup())
-    serving = asyncio.create_task(serve(server, Incoming(reader, 1 << 20), writer, "boot"))
+    serving = asyncio.create_task(serve(server, Incoming(reader, 1 << 20), writer, "boot", calls=calls))
     one = Conversation(era, theirs, lines, serving, ended, changed)
     if era == "handshake":
         params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": INFO}
@@ -185,23 +188,19 @@ async def test_a_cancel_is_known_even_before_its_call_has_begun(era, tmp_path):
 async def test_nothing_is_remembered_of_what_is_over():
     one = Traffic()
 
-    def request(key):
-        return one.register(types.JSONRPCRequest(jsonrpc="2.0", id=key, method="tools/call"))
-
     def cancel(key):
         message = {"method": "notifications/cancelled", "params": {"requestId": key}}
-        assert one.register(types.JSONRPCNotification(jsonrpc="2.0", **message)) is None
+        return one.canceled(types.JSONRPCNotification(jsonrpc="2.0", **message))
 
     for key in range(100):
-        asked = request(key)
-        assert isinstance(asked, PendingCall)
+        asked = one.opened(types.JSONRPCRequest(jsonrpc="2.0", id=key, method="tools/call"))
         if key % 2:
-            cancel(key)
+            assert cancel(key) is asked
         else:
-            with one.taking(types.JSONRPCResponse(jsonrpc="2.0", id=key, result={})):
+            with one.taking(key):
                 pass
         assert asked.canceled is bool(key % 2)
-        cancel(key)
+        assert cancel(key) is None
         assert asked.canceled is bool(key % 2)
-        cancel(f"never-{key}")
+        assert cancel(f"never-{key}") is None
     assert one._open == {}

@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from orchestrator.base.clock import Signal
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.daemon.message_loops import serve
 from orchestrator.daemon.resources import Resources
-from orchestrator.daemon.sessions import serve
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
@@ -182,20 +182,20 @@ async def test_open_requests_are_bounded_and_answers_and_cancels_make_room():
         return types.JSONRPCRequest(jsonrpc="2.0", id=key, method=method)
 
     for key in range(traffic.MAX_OPEN - 1):
-        one.register(request(key))
+        one.opened(request(key))
     for key in range(1000):
-        one.register(request(f"listen-{key}", "subscriptions/listen"))
+        one.opened(request(f"listen-{key}", "subscriptions/listen"))
     await asyncio.wait_for(one.room(), BOUND_S)
-    one.register(request("last"))
+    one.opened(request("last"))
     waiting = asyncio.create_task(one.room())
     await settle()
     assert not waiting.done()
-    with one.taking(types.JSONRPCResponse(jsonrpc="2.0", id=0, result={})):
+    with one.taking(0):
         await settle()
         assert not waiting.done()
     await asyncio.wait_for(waiting, BOUND_S)
-    one.register(request("again"))
-    one.register(types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 5}))
+    one.opened(request("again"))
+    one.canceled(types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 5}))
     await asyncio.wait_for(one.room(), BOUND_S)
 
 

@@ -12,7 +12,8 @@ import mcp_types as types
 import pytest
 
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.daemon.sessions import build, serve
+from orchestrator.daemon.message_loops import serve
+from orchestrator.daemon.sessions import build
 from orchestrator.protocol import traffic
 from orchestrator.protocol.offers import Offer
 from orchestrator.protocol.tool_calls import Client
@@ -39,7 +40,7 @@ class Line:
     def __init__(self, team, agent_id, turns):
         client = Client(ConnectionOrigin(agent_id, "/"), "relay", "agent", (), agent_id=agent_id, epoch=1, secret="s")
         self.agent_id, self.turns = agent_id, turns
-        self.server, _ = build(client, [Offer(agent_tools.build(team.roster))])
+        self.server, _, self.calls = build(client, [Offer(agent_tools.build(team.roster))])
 
     async def open(self, stack):
         ours, theirs = socket.socketpair()
@@ -47,7 +48,9 @@ class Line:
             end.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=ours, limit=traffic.BUFFER)
         self.answers, self.asks = await asyncio.open_connection(sock=theirs)
-        serving = asyncio.create_task(serve(self.server, Incoming(reader, 1 << 20), writer, "boot", turns=self.turns))
+        serving = asyncio.create_task(
+            serve(self.server, Incoming(reader, 1 << 20), writer, "boot", calls=self.calls, turns=self.turns)
+        )
         stack.push_async_callback(self.close, serving, writer)
         who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         self.say({"id": 0, "method": "initialize", "params": who})
