@@ -147,7 +147,8 @@ class Traffic:
     def canceled(self, message: types.JSONRPCNotification) -> PendingCall | None:
         """The open request that a notification cancels, which is then not answered.
 
-        Some clients cancel requests that are answered already. The id is compared as the SDK does, which ends its calls: 7 and "7" are the same id.
+        Some clients cancel requests that are answered already. The id is compared as the SDK does, which ends its
+        calls: 7 and "7" are the same id.
         """
         if message.method != "notifications/cancelled":
             return None

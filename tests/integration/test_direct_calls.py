@@ -21,7 +21,7 @@ from orchestrator.protocol import traffic
 from orchestrator.protocol.direct_calls import DirectCalls
 from orchestrator.protocol.offers import Offer
 from orchestrator.protocol.tool_calls import Arguments, Client, Tool
-from orchestrator.protocol.traffic import Incoming
+from orchestrator.protocol.traffic import Incoming, Stalled
 
 BOUND_S = 60.0
 INFO = {"name": "t", "version": "1"}
@@ -107,7 +107,7 @@ async def connection(*, direct, version="2025-06-18", handshake=True):
             say(asks, {"id": "init", "method": "initialize", "params": INITIALIZE | {"protocolVersion": version}})
             say(asks, {"method": "notifications/initialized"})
             assert "result" in json.loads(await lines.readline())
-        yield lines, asks, calls
+        yield lines, asks, serving
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -309,3 +309,21 @@ async def test_progress_that_the_client_is_slow_to_take_does_not_close_the_door_
         while answered != {1, 2, 3}:
             answered.add(json.loads(await lines.readline()).get("id"))
             answered.discard(None)
+
+
+@pytest.mark.anyio
+async def test_a_client_that_calls_and_does_not_read_is_not_read_and_then_dropped(monkeypatch):
+    monkeypatch.setattr(traffic, "STALL_S", 0.5)
+    called = []
+
+    async def much(_call, _given):
+        called.append(1)
+        return {"value": "x" * 100_000}
+
+    monkeypatch.setitem(TOOLS, "much", Tool("much", "T", "D.", Given, Answer, much))
+    async with asyncio.timeout(BOUND_S), connection(direct=True) as (_, asks, serving):
+        asks.transport.pause_reading()
+        asks.write(b"".join(call_line(key, "much") + b"\n" for key in range(20_000)))
+        with pytest.raises(Stalled):
+            await serving
+    assert len(called) <= traffic.MAX_OPEN + 128, "what it asks waits on its side"
