@@ -283,32 +283,30 @@ async def test_a_client_that_sends_nothing_more_is_answered_that_its_connection_
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("direct", [True, False])
-async def test_progress_that_the_client_is_slow_to_take_does_not_close_the_door_for_its_next_call(
-    direct, monkeypatch
-):
-    """The tool ends while its progress is being sent."""
+async def test_a_call_canceled_while_its_progress_waits_for_the_client_leaves_the_way_free(direct, monkeypatch):
+    told, ended = asyncio.Event(), asyncio.Event()
 
     async def tell_much(call, _given):
-        for _ in range(20):
-            call.tell("x" * (1 << 20))
-            for _ in range(20):
-                await asyncio.sleep(0)
-        return {}
+        call.tell("x" * (8 << 20))
+        for _ in range(50):  # until it is being sent, by whichever way
+            await asyncio.sleep(0)
+        told.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
     monkeypatch.setitem(TOOLS, "tell_much", Tool("tell_much", "T", "D.", Given, Answer, tell_much))
     async with asyncio.timeout(BOUND_S), connection(direct=direct) as (lines, asks, _):
-        asks.write(
-            call_line(1, "tell_much", _meta={"progressToken": 1})
-            + b"\n"
-            + call_line(2)
-            + b"\n"
-            + call_line(3)
-            + b"\n"
-        )
-        answered = set()
-        while answered != {1, 2, 3}:
-            answered.add(json.loads(await lines.readline()).get("id"))
-            answered.discard(None)
+        asks.transport.pause_reading()
+        asks.write(call_line(1, "tell_much", _meta={"progressToken": 1}) + b"\n")
+        await told.wait()
+        say(asks, {"method": "notifications/cancelled", "params": {"requestId": 1}})
+        await ended.wait()
+        asks.transport.resume_reading()
+        assert json.loads(await lines.readline())["method"] == "notifications/progress"
+        asks.write(call_line(2) + b"\n")
+        assert json.loads(await lines.readline())["id"] == 2
 
 
 @pytest.mark.anyio
