@@ -6,11 +6,13 @@ that implements the same three methods and fires timers by hand.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio  # loaded by what runs an event loop; the command line only needs the time
 
 T = TypeVar("T")
 FOR_EVER_S = 10 * 365 * 86_400.0
@@ -48,7 +50,9 @@ class SystemClock:
         return time.monotonic()
 
     def timer(self, delay: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(max(0.0, delay), callback)
+        from asyncio import get_running_loop  # noqa: PLC0415
+
+        return get_running_loop().call_later(max(0.0, delay), callback)
 
 
 class Rounds:
@@ -91,7 +95,9 @@ class Signal:
 
     def arm(self) -> asyncio.Future[None]:
         """A future the next ``notify`` completes: arm first, then look, then await (no lost wake-up)."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        from asyncio import get_running_loop  # noqa: PLC0415
+
+        waiter: asyncio.Future[None] = get_running_loop().create_future()
         self._waiters.add(waiter)
         return waiter
 
@@ -134,7 +140,9 @@ async def wait_until(look: Callable[[], T | None], signal: Signal, deadline: flo
 
 async def call_off(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until each has ended, however it did."""
+    from asyncio import gather  # noqa: PLC0415
+
     tasks = list(tasks)
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await gather(*tasks, return_exceptions=True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orchestrator.base.errors import OrchestratorError
 from orchestrator.core.attention import NEEDS_HUMAN, state_word
 from orchestrator.core.inbox_items import InboxItem, in_order, recorded_items
 from orchestrator.journal.project_files import Paths
 from orchestrator.team.roster import offline_view
-from orchestrator.team.roster.agent_entry import AgentEntry
-from orchestrator.team.roster.agent_fold import folded
+
+if TYPE_CHECKING:
+    from orchestrator.team.roster.agent_entry import AgentEntry  # only a daemon has one
 
 
 @dataclass
@@ -76,13 +75,11 @@ def offline_rows(root: Path) -> OfflineRows:
     """A snapshot from the files alone."""
     paths, rows, items, deleted = Paths(root), [], [], []
     for agent_id in offline_view.agent_ids(root):
-        row = offline_view.row(paths, agent_id)
+        row, own = offline_view.row_and_state(paths, agent_id)
         if row["status"] == "deleted":
             deleted.append(row)
             continue
-        waiting: list[InboxItem] = []
-        with contextlib.suppress(OrchestratorError):  # the row says what is wrong
-            waiting = recorded_items(folded(paths, agent_id, own=True)[0])
+        waiting = recorded_items(own) if own is not None else []  # if not, the row says what is wrong
         rows.append(snapshot_row(row, waiting))
         items += waiting
     return OfflineRows(rows, [item.as_dict() for item in in_order(items)], deleted)

@@ -15,10 +15,10 @@ from orchestrator.core.task_words import title_of
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.project_files import Paths, list_artifacts, read_artifact
 from orchestrator.journal.segments import full_firsts
-from orchestrator.team.roster.agent_entry import AgentEntry
 
-if TYPE_CHECKING:
-    from orchestrator.team.roster.roster import Roster  # the command line shows files without it: 0.1 s sooner
+if TYPE_CHECKING:  # the command line shows files without them: 0.1 s sooner
+    from orchestrator.team.roster.agent_entry import AgentEntry
+    from orchestrator.team.roster.roster import Roster
 
 SHOWN_TASKS = 50
 PAGE_BYTES = 10_000

@@ -10,20 +10,22 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import orjson
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core.record_types import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
-from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.positions import Position, WrongPosition
 from orchestrator.journal.project_files import Paths, check_id, make_dir, read_json, replace
-from orchestrator.journal.syncer import Syncer
 from orchestrator.trust.provenance import Provenance
 from orchestrator.trust.seals import KEY
+
+if TYPE_CHECKING:
+    from orchestrator.journal.log import Journal
+    from orchestrator.journal.syncer import Syncer
 
 
 @dataclass(eq=False)
@@ -134,6 +136,8 @@ def open_run(
 
     Raises Corrupt if the log has lost records that were on the disk when they were cached.
     """
+    from orchestrator.journal.log import Journal  # noqa: PLC0415  (the command line, which only reads, does without asyncio)
+
     path = paths.broadcast(run_id)
     refs = dict(known.refs) if known else {}
     first = [known.born] if known else []

@@ -19,7 +19,6 @@ from orchestrator.journal.segments import log_exists
 from orchestrator.team.roster.agent_fold import folded, must_be_there
 from orchestrator.team.roster.agent_views import PAGE_BYTES, full_of, record_view, row_of
 from orchestrator.team.roster.broadcast import run_file
-from orchestrator.team.worktrees.inspection import look
 
 NO_DAEMON = "no daemon runs: what the files say"
 FOREIGN = "not of this machine; orchestrator trust lists what would be started"
@@ -56,12 +55,17 @@ def agents(root: Path) -> list[dict[str, Any]]:
 
 def row(paths: Paths, agent_id: str) -> dict[str, Any]:
     """The agent's row from its files; the pane of a foreign agent is not shown."""
+    return row_and_state(paths, agent_id)[0]
+
+
+def row_and_state(paths: Paths, agent_id: str) -> tuple[dict[str, Any], state.Agent | None]:
+    """As `row`, with the state it shows; None if the logs cannot be read or were not written on this machine."""
     try:
         agent, last, own = _folded(paths, agent_id)
     except OrchestratorError as error:
-        return row_of(state.Agent(agent_id), ("failed", error.message), None, 0)
+        return row_of(state.Agent(agent_id), ("failed", error.message), None, 0), None
     status = _status(agent, NO_DAEMON if own else FOREIGN)
-    return row_of(agent, status, _pane(paths, agent) if own else None, last)
+    return row_of(agent, status, _pane(paths, agent) if own else None, last), agent if own else None
 
 
 def agent(root: Path, agent_id: str) -> dict[str, Any]:
@@ -70,6 +74,8 @@ def agent(root: Path, agent_id: str) -> dict[str, Any]:
     agent_state, last, own = _folded(paths, agent_id)
     status = _status(agent_state, NO_DAEMON if own else FOREIGN)
     meta = full_of(agent_state, status, _pane(paths, agent_state) if own else None, last, paths)
+    from orchestrator.team.worktrees.inspection import look  # noqa: PLC0415  (loads the git commands)
+
     # Looking runs git in the worktree's directory, which a foreign record could name.
     return meta | {"worktree": look(root, agent_id) if meta["worktree"] and own else None}
 
