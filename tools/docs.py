@@ -26,11 +26,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import orjson
-import typer
 from pydantic import BaseModel
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
+from orchestrator.cli import command_groups
 from orchestrator.cli.app import app
 from orchestrator.config.keys import Config, class_of, env_name, unit
 from orchestrator.core import decisions, file_models, record_types, records, state, supervision
@@ -261,15 +261,12 @@ def prompts() -> str:
 
 def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command that can be run, with its path."""
-
-    def below(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-        for name, one in group.commands.items():
-            if hasattr(one, "commands"):
-                yield from below(one, (*path, name))
-            else:
-                yield (*path, name), one
-
-    return below(typer.main.get_command(app), ())
+    for name in command_groups.COMMANDS:
+        one = command_groups.loaded(name)
+        if hasattr(one, "commands"):
+            yield from (((name, inner), command) for inner, command in one.commands.items())
+        else:
+            yield (name,), one
 
 
 def help_of(path: tuple[str, ...]) -> str:

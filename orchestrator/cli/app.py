@@ -1,6 +1,6 @@
-"""Build the tree of all commands, run one command line, and turn an error into an exit status.
+"""Run one command line, and turn an error into an exit status.
 
-Importing this file loads only typer and the standard library; a command loads the rest when it runs.
+Importing this file loads only typer and the standard library; a command is loaded when it is called.
 """
 
 from __future__ import annotations
@@ -17,41 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Environment, OrchestratorError
-from orchestrator.cli import (
-    agent_panes,
-    agents,
-    config,
-    daemon,
-    doctor,
-    events,
-    gc,
-    gsd,
-    inbox,
-    logs,
-    options,
-    output,
-    report,
-    roles,
-    schema,
-    setup,
-    spawn,
-    squad,
-    standing_rules,
-    status,
-    task_history,
-    tasks,
-    team,
-    team_runs,
-    top,
-    trust,
-    verify,
-    web,
-    why,
-    worktree,
-    worktree_changes,
-)
-from orchestrator.cli.command_groups import TopGroup, hide
-from orchestrator.cli.options import Json
+from orchestrator.cli import options, output
+from orchestrator.cli.command_groups import TopGroup
 from orchestrator.edge import project_location
 from orchestrator.faces import shell_hints
 
@@ -59,7 +26,6 @@ BUG = 70
 INTERRUPTED = 130
 READER_GONE = 141
 """128 + SIGPIPE, as of every program in a pipe: 0 would say that the command did what it was asked to."""
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = options.app("Lead a team of command-line AI agents in panes of your tmux window.", TopGroup)
 
@@ -91,112 +57,9 @@ def _top(
         os.environ["ORCHESTRATOR_PROJECT"] = str(Path(root).resolve())
 
 
-@options.command(
-    app,
-    "mcp",
-    "claude mcp add orchestrator -- orchestrator mcp\norchestrator mcp --toolsets team",
-    context_settings=PASSED_ON,
-    add_help_option=False,
-)
-def mcp(rest: typer.Context) -> None:
-    """Serve MCP on stdin and stdout.
-
-    AI CLIs start this command. Options: --toolsets LIST, --project DIR.
-    """
-    root = os.environ.get("ORCHESTRATOR_PROJECT")
-    _become("mcp", *(["--project", root] if root else []), *rest.args)
-
-
-@options.command(
-    app, "launch", "orchestrator launch builder 1 --project .", context_settings=PASSED_ON, add_help_option=False
-)
-def launch(rest: typer.Context) -> None:
-    """Become an agent's CLI in its pane.
-
-    For the daemon only; do not run it yourself.
-    """
-    _become("launch", *rest.args)
-
-
-def _become(*args: str) -> None:
-    """Replace this process by the command: its stdout carries a protocol, so it must not share a process."""
-    sys.stdout.flush()
-    os.execv(sys.executable, project_location.own_command(*args))  # noqa: S606  (an argv list)
-
-
-@options.command(app, "worker", "orchestrator agent create builder --role builds --engine shell  # starts one")
-def worker(as_json: Json = False) -> None:  # noqa: ARG001  (read by the error boundary)
-    """Run the tasks of a shell agent.
-
-    The daemon starts this in an agent's pane.
-    """
-    from orchestrator.worker import task_loop  # noqa: PLC0415
-
-    raise typer.Exit(task_loop.main())
-
-
-@options.command(app, "demo", "orchestrator demo --keep")
-def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the panes and print how to attach.")] = False,
-    end: Annotated[bool, typer.Option("--end", help="End the team that demo --keep left running.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Run a team of three shell agents on real tasks.
-
-    Shows their progress and a table of results. Leaves nothing running, unless --keep is given.
-    """
-    options.refuse_agents(changes=False)  # the demo's team is its own, and so is its state directory
-    from orchestrator.cli import demo as scene  # noqa: PLC0415
-
-    raise typer.Exit(scene.main(keep=keep, as_json=as_json, end_kept=end))
-
-
-@options.command(app, "version", "orchestrator version")
-def version(as_json: Json = False) -> None:
-    """Show the version."""
-    if as_json:
-        output.print_json({"version": project_location.version()})
-    else:
-        _version(wanted=True)
-
-
-team.add_to(app)
-trust.add_to(app)
-inbox.add_to(app)
-app.add_typer(standing_rules.app, name="approvals")
-app.add_typer(agents.app, name="agent")
-task_history.add_to(tasks.app)
-app.add_typer(tasks.app, name="task")
-app.add_typer(worktree.app, name="worktree")
-app.add_typer(roles.app, name="roles")
-app.add_typer(squad.app, name="squad")
-app.add_typer(spawn.app, name="spawn")
-app.add_typer(gsd.app, name="gsd")
-events.add_to(app)
-status.add_to(app)
-logs.add_to(app)
-team_runs.add_to(app)
-report.add_to(app)
-top.add_to(app)
-agent_panes.add_to(app)
-worktree_changes.add_to(app)
-options.command(app, "web", "orchestrator web\norchestrator web --read-only --port 0")(web.web)
-app.add_typer(daemon.app, name="daemon")
-app.add_typer(config.app, name="config")
-setup.add_to(app)
-doctor.add_to(app)
-verify.add_to(app)
-why.add_to(app)
-gc.add_to(app)
-schema.add_to(app)
-
-
-hide(app, "mcp", "launch", "worker")
-
-
 @functools.cache
 def _command() -> Any:
-    """All commands as one; built once per process, because building takes longer than most commands."""
+    """The top level; built once per process."""
     return typer.main.get_command(app)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES, TERMINAL
-from orchestrator.cli import interrupt, options, output, task_payload
+from orchestrator.cli import interrupt, options, output, task_history, task_payload
 from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.event_text import EventText
 from orchestrator.cli.facts import FOLLOW_MS, PAGE, FromDaemon
@@ -177,3 +177,6 @@ def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, shown: 
         if gone and not page["events"]:
             raise Conflict("agent_ended", f"agent {agent_id} has ended without finishing {task_id}")
         gone = source.agent(agent_id)["status"] in FINAL_LIVES
+
+
+task_history.add_to(app)

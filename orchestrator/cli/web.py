@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -171,3 +171,8 @@ class _SecretTerminal:
         data = f"{text}\n".encode("utf-8", "backslashreplace")
         while data:
             data = data[os.write(self._fd, data) :]
+
+
+def add_to(app: Any) -> None:
+    """Declare the command on the top-level app."""
+    options.command(app, "web", "orchestrator web\norchestrator web --read-only --port 0")(web)

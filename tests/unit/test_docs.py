@@ -7,11 +7,10 @@ import tomllib
 from typing import get_args
 
 import pytest
-import typer
 from pydantic import TypeAdapter
 
 from orchestrator.base.errors import CODES, EXIT_CODES
-from orchestrator.cli.app import app
+from orchestrator.cli import command_groups
 from orchestrator.config import sources
 from orchestrator.config.keys import KEYS, Config, env_name
 from orchestrator.core import record_types, records
@@ -33,7 +32,7 @@ ROOT = docs.ROOT
 PAGES = docs.pages()
 TOOLS = {**docs.master(), **docs.squad(), **docs.smartspawn(), **docs.gsd(), **docs.agent()}
 COMMANDS = dict(docs.commands())
-GROUPS = typer.main.get_command(app).commands
+GROUPS = {name: command_groups.loaded(name) for name in command_groups.COMMANDS}
 STATUSES = (
     "starting", "idle", "parked", "busy", "blocked", "stalled", "exited", "stopping", "failed", "deleted", "unknown",
 )  # fmt: skip

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import typer
 
 from orchestrator.base.errors import CODES, EXIT_CODES, BadRequest
 from orchestrator.cli import agents, app, command_groups, facts, output, tasks
@@ -19,6 +18,7 @@ from orchestrator.cli.event_text import EventText
 from orchestrator.edge import project_location
 from orchestrator.trust import launched
 from orchestrator.trust.origin import UNKNOWN
+from tests.support import loaded_modules
 
 COMMANDS = [
     ["mcp"], ["launch"], ["worker"], ["demo"], ["events"], ["broadcast"], ["status"], ["top"], ["web"], ["logs"], ["runs"], ["report"], ["attach"], ["peek"], ["diff"], ["merge"], ["doctor"], ["gc"],
@@ -125,10 +125,8 @@ def test_a_reader_that_goes_away_ends_every_command_with_the_same_status() -> No
 
 
 def test_every_visible_command_is_in_one_section_of_the_help(capsys) -> None:
-    tree = typer.main.get_command(app.app)
     listed = [name for names in command_groups.SECTIONS.values() for name in names]
-    assert sorted(listed) == sorted(name for name, command in tree.commands.items() if not command.hidden)
-    assert {name for name, command in tree.commands.items() if command.hidden} == {"mcp", "launch", "worker"}
+    assert sorted(listed) == sorted(set(command_groups.COMMANDS) - {"mcp", "launch", "worker"})
     assert app.main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert "..." not in shown.partition("Every day:")[2], "a first sentence is too long for 80 columns"
@@ -187,7 +185,8 @@ def test_a_wrong_command_line_exits_2_with_a_coded_error(line, capsys) -> None:
 
 def test_the_tree_of_commands_is_the_documented_one() -> None:
     found = []
-    for name, command in typer.main.get_command(app.app).commands.items():
+    for name in command_groups.COMMANDS:
+        command = command_groups.loaded(name)
         below = getattr(command, "commands", None)
         found += [[name, inner] for inner in below] if below else [[name]]
     assert sorted(found) == sorted(COMMANDS)
@@ -254,35 +253,48 @@ def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeyp
     assert json.loads(capsys.readouterr().out) == {"live": False, "agents": []}
 
 
-LOADED = """
-import sys
-from orchestrator.cli.app import main
-heavy = {"mcp", "mcp_types", "libtmux", "pydantic", "rich", "structlog", "orchestrator.config.sources", "orchestrator.config.keys", "orchestrator.protocol", "orchestrator.daemon.process",
-         "orchestrator.gsd", "tree_sitter"}
-before = heavy & set(sys.modules)
-main(sys.argv[1:])
-print("LOADED", *before, "|", *(heavy & set(sys.modules)))
-"""
 PYDANTIC = {"pydantic"}
-FOLDING = {"rich", "structlog"}  # what reading the files costs
 
 
 @pytest.mark.parametrize(
     ("line", "allowed"),
     [
-        (["--help"], set()), (["agent", "create", "--help"], set()), (["schema"], PYDANTIC),
-        (["daemon", "status"], set()), (["daemon", "stop"], set()),
-        (["task", "cancel", "a", "t", "-C", "/"], set()), (["config", "show"], PYDANTIC | {"orchestrator.config.sources", "orchestrator.config.keys"}),
-        (["agent", "list"], FOLDING), (["status"], FOLDING), (["doctor"], FOLDING | PYDANTIC | {"orchestrator.config.sources", "orchestrator.config.keys"}), (["roles", "list"], PYDANTIC),
-        (["roles", "lint"], PYDANTIC), (["spawn", "create", "--help"], set()), (["gsd", "index", "--help"], set()),
+        (["agent", "create", "--help"], set()), (["schema"], PYDANTIC), (["daemon", "stop"], set()),
+        (["task", "cancel", "a", "t", "-C", "/"], set()), (["config", "show"], PYDANTIC), (["agent", "list"], set()),
+        (["task", "list"], set()), (["events", "a"], set()), (["inbox"], set()), (["approve", "a"], set()),
+        (["approvals", "list"], set()), (["squad", "list"], set()), (["spawn", "list"], set()),
+        (["doctor"], PYDANTIC | {"asyncio", "rich", "structlog"}), (["roles", "list"], PYDANTIC), (["roles", "lint"], PYDANTIC),
+        (["spawn", "create", "--help"], set()), (["gsd", "index", "--help"], set()),
     ],
     ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),
 )  # fmt: skip
 def test_a_command_loads_no_more_than_it_needs(line, allowed) -> None:
-    done = subprocess.run([sys.executable, "-P", "-c", LOADED, *line], capture_output=True, text=True, timeout=60)
-    before, after = next(text for text in done.stdout.splitlines() if text.startswith("LOADED"))[6:].split("|")
-    assert before.split() == [], "what every command pays for"
-    assert set(after.split()) <= allowed
+    before, after = loaded_modules.loaded(line)
+    assert before & loaded_modules.HEAVY == set(), "what every command pays for"
+    assert after & loaded_modules.HEAVY <= allowed
+
+
+@pytest.mark.parametrize(
+    ("line", "own", "most"),
+    [
+        (["--help"], set(), 220), (["--version"], set(), 265), (["status"], {"status"}, 280),
+        (["daemon", "status"], {"daemon"}, 240), (["statsu"], set(), 220),
+    ],
+    ids=["help", "version", "status", "daemon status", "unknown"],
+)  # fmt: skip
+def test_what_is_called_all_day_loads_few_modules_and_no_other_command(line, own, most) -> None:
+    _, after = loaded_modules.loaded(line)
+    commands = {module for module, _ in command_groups.COMMANDS.values()}
+    assert {name for name in commands if f"orchestrator.cli.{name}" in after} == own
+    assert after & loaded_modules.HEAVY == set()
+    assert len(after) <= most, "a start takes about as long as its imports"
+
+
+@pytest.mark.parametrize("name", command_groups.COMMANDS)
+def test_the_help_lists_each_command_with_its_own_first_sentence(name) -> None:
+    command, line = command_groups.loaded(name), command_groups.COMMANDS[name][1]
+    assert command.name == name
+    assert command.get_short_help_str(200) == line == command.help.partition("\n")[0]
 
 
 def test_settings_of_the_command_line_reach_the_daemons_environment_and_are_checked_first(
