@@ -55,7 +55,9 @@ def main() -> int:
         open_streams()
         from orchestrator.cli.app import main as command_line  # noqa: PLC0415 - heavy
 
-        return command_line() or 0
+        status = command_line() or 0
+        gc.freeze()  # the interpreter's last search for garbage in all modules is a sixth of a short command
+        return status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
