@@ -10,9 +10,9 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from orchestrator.base.platform import ancestry
+from orchestrator.base.platform.ancestry import AgentKey
 from orchestrator.base.platform.process_facts import ProcessKey
 from orchestrator.trust import boot_lines, state_dir
 from orchestrator.trust.boot_lines import BootLines
@@ -58,20 +58,24 @@ class Launched:
 
     def known(self) -> KnownProcesses:
         """All launches that the file has now. An unsafe or unreadable directory adds nothing."""
+        agents: dict[ProcessKey, AgentKey] = {}
+        leaders: set[ProcessKey] = set()
+        above: set[ProcessKey] = set()
+        began: list[int] = []
         for entry in self._lines.new():
             with contextlib.suppress(ValueError, LookupError, TypeError):
-                self._take(entry)
+                life = process_key(entry["pid"], entry["start"])
+                over = {process_key(*pair) for pair in entry["above"]}
+                if "agent" in entry:
+                    agents[life] = (str(entry["project"]), str(entry["agent"]))
+                    began.append(life[1])
+                else:
+                    began.append(process_key(0, entry["since"])[1])
+                    leaders.add(life)
+                above |= over
+        if began:  # added at once: after a day of launches, one by one would take longer than most commands
+            self._known.add(KnownProcesses(agents, leaders, above, min(began)))
         return self._known
-
-    def _take(self, entry: dict[str, Any]) -> None:
-        life, above = process_key(entry["pid"], entry["start"]), {process_key(*pair) for pair in entry["above"]}
-        if "agent" in entry:
-            launched = KnownProcesses(
-                {life: (str(entry["project"]), str(entry["agent"]))}, frozenset(), above, life[1]
-            )
-        else:
-            launched = KnownProcesses({}, {life}, above, process_key(0, entry["since"])[1])
-        self._known.add(launched)
 
 
 def process_key(pid: object, start: object) -> ProcessKey:

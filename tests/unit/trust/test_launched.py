@@ -11,6 +11,7 @@ import pytest
 from orchestrator.base.platform import ancestry
 from orchestrator.trust import launched
 from orchestrator.trust.launched import Launched
+from orchestrator.trust.origin import KnownProcesses
 from orchestrator.trust.state_dir import StateDirUnsafe
 
 OWN = """
@@ -49,6 +50,18 @@ def test_an_agent_writes_itself_down_with_its_ancestors(state):
     other = run("launched.record_agent('/p', 'b')")
     assert {life[0] for life in reader.known().agents} == {pid, other}
     assert reader.known().first == known.first
+
+
+def test_all_new_lines_are_taken_together_because_each_addition_copies_what_is_known(state, monkeypatch):
+    run("[launched.record_agent('/p', name) for name in 'abc']; launched.record_members()")
+    added = []
+    monkeypatch.setattr(KnownProcesses, "add", lambda _, more: added.append(more))
+    reader = Launched()
+    reader.known()
+    reader.known()
+    ((pid, start),) = added[0].agents
+    assert (len(added), added[0].agents, added[0].first) == (1, {(pid, start): ("/p", "c")}, start)
+    assert {life[0] for life in added[0].leaders} == {pid}
 
 
 def test_a_daemon_writes_itself_down_once_before_its_first_member(state):
