@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.base import lazy_imports
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
 from orchestrator.cli import doctor_clis, doctor_leftovers, options, output
 from orchestrator.cli.doctor_finding import DoctorFinding, of_error
@@ -247,9 +248,11 @@ def _trust(place: Project) -> Iterator[DoctorFinding]:
 
 
 def _logs(place: Project) -> Iterator[DoctorFinding]:
-    from orchestrator.team.recovery import damage_report, team_adoption  # noqa: PLC0415
+    from orchestrator.team.recovery import damage_report  # noqa: PLC0415
     from orchestrator.team.roster import offline_view  # noqa: PLC0415
 
+    with lazy_imports.missing("rich"):  # for the colours of logs, and nothing is logged here
+        from orchestrator.team.recovery import team_adoption  # noqa: PLC0415
     count = 0
     for row in offline_view.agents(place.root):
         count += 1

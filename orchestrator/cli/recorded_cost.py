@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from orchestrator.base import lazy_imports
 from orchestrator.base.errors import OrchestratorError
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 def figures_here(root: Path) -> Callable[[str, str], Recorded]:
     """As `recorded_figures`; settings that cannot be read have no prices."""
     from orchestrator.config import sources  # noqa: PLC0415  (loads pydantic)
-    from orchestrator.team.people.recorded_figures import recorded_figures  # noqa: PLC0415
+
+    with lazy_imports.missing("rich"):  # for the colours of logs, and nothing is logged here
+        from orchestrator.team.people.recorded_figures import recorded_figures  # noqa: PLC0415
 
     prices: Prices = {}
     with contextlib.suppress(OrchestratorError):

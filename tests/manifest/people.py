@@ -9,6 +9,7 @@ HOOKS = "unit/team/people/test_hook_requests.py::test_"
 HOOK_PROCESSES = "integration/test_permission_hooks.py::test_"
 SIZES = "unit/team/people/test_worktree_sizes.py::test_"
 APPROVALS = "unit/team/people/test_approvals.py::test_"
+CLI = "unit/cli/test_app.py::test_"
 
 GEMINI = "unit/engines/test_gemini_approvals.py::test_"
 SAME = "unit/faces/test_same_words.py::test_"
@@ -167,6 +168,16 @@ PROMISES: dict[str, Promise] = {
             f"{SAME}all_faces_show_the_same_totals_of_every_kind_of_row",
             f"{SAME}every_kind_of_item_has_the_same_words_in_all_inboxes",
             "integration/test_snapshot.py::test_the_resource_and_the_command_line_show_the_same_rows_in_the_same_order",
+        ),
+    ),
+    "START1": Promise(
+        "A command loads no other command, and what is called all day loads no library that is slower than itself.",
+        (
+            f"{CLI}what_is_called_all_day_loads_few_modules_and_no_other_command",
+            f"{CLI}a_command_loads_no_more_than_it_needs",
+            f"{CLI}the_help_lists_each_command_with_its_own_first_sentence",
+            "integration/test_daemon.py::test_what_shows_the_team_loads_no_slow_library_whether_a_daemon_runs_or_not",
+            "unit/trust/test_launched.py::test_all_new_lines_are_taken_together_because_each_addition_copies_what_is_known",
         ),
     ),
     "WEB1": Promise(

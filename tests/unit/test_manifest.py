@@ -57,7 +57,7 @@ def test_the_manifest_knows_every_promise():
     later += [*(f"B3.{n}" for n in range(1, 34)), *(f"GSD{n}" for n in range(1, 7))]
     later += [f"ANSWERS{n}" for n in range(1, 8)]
     later += [f"FIGURES{n}" for n in range(1, 5)]
-    later += ["SNAPSHOT1", *(f"WEB{n}" for n in range(1, 6))]
+    later += ["SNAPSHOT1", "START1", *(f"WEB{n}" for n in range(1, 6))]
     assert list(PROMISES) == [*core, *later]
 
 

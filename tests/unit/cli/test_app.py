@@ -263,7 +263,7 @@ PYDANTIC = {"pydantic"}
         (["task", "cancel", "a", "t", "-C", "/"], set()), (["config", "show"], PYDANTIC), (["agent", "list"], set()),
         (["task", "list"], set()), (["events", "a"], set()), (["inbox"], set()), (["approve", "a"], set()),
         (["approvals", "list"], set()), (["squad", "list"], set()), (["spawn", "list"], set()),
-        (["doctor"], PYDANTIC | {"asyncio", "rich", "structlog"}), (["roles", "list"], PYDANTIC), (["roles", "lint"], PYDANTIC),
+        (["doctor"], PYDANTIC | {"asyncio", "structlog"}), (["runs"], PYDANTIC | {"asyncio", "structlog"}), (["roles", "list"], PYDANTIC), (["roles", "lint"], PYDANTIC),
         (["spawn", "create", "--help"], set()), (["gsd", "index", "--help"], set()),
     ],
     ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),
