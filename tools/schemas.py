@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # run as a file, the checkout's own package counts
 
 from orchestrator.config.keys import Config  # noqa: E402
-from orchestrator.core.file_models import SCHEMAS  # noqa: E402
+from orchestrator.core.schemas import SCHEMAS  # noqa: E402
 from orchestrator.team.roster.team_file import TeamFile  # noqa: E402
 
 PLACE = ROOT / ".agents-schema"

@@ -1,4 +1,4 @@
-"""Models of the small JSON files: meta, run, identity, launch, process, collected, squad; and all schemas. Pure.
+"""Models of the small JSON files: meta, run, identity, launch, process, collected, squad. Pure.
 
 The models define the form of the files; `.agents-schema/*.json` is generated from them.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
-from orchestrator.core.records import BROADCAST, INBOX, OUTBOX, At
-from orchestrator.core.records import Mac as RecordMac
-
-FileMac = Annotated[RecordMac, Field(description="seal of the machine that wrote the file")]
+At = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", description="RFC 3339 UTC, ms")]
+Mac = Annotated[
+    str | None,
+    Field(pattern=r"^[0-9a-f]{32}$", description="seal of the machine that wrote it, over the line before this key"),
+]
+FileMac = Annotated[Mac, Field(description="seal of the machine that wrote the file")]
 
 
 class PathsOf(BaseModel):
@@ -259,18 +261,3 @@ class SquadFile(BaseModel):
     """When its last member ended; null before."""
     read_at: Annotated[At | None, Field(description="when all its results were last answered")] = None
     mac: FileMac = None
-
-
-SCHEMAS: dict[str, TypeAdapter[Any]] = {
-    "inbox": INBOX,
-    "outbox": OUTBOX,
-    "broadcast": BROADCAST,
-    "meta": TypeAdapter(Meta),
-    "run": TypeAdapter(RunFile),
-    "identity": TypeAdapter(IdentityFile),
-    "launch": TypeAdapter(LaunchFile),
-    "process": TypeAdapter(ProcessFile),
-    "collected": TypeAdapter(CollectedFile),
-    "squad": TypeAdapter(SquadFile),
-}
-"""File name in .agents-schema/ -> model; the config schema is added by `orchestrator.config.keys`."""

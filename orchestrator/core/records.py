@@ -14,17 +14,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-At = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$", description="RFC 3339 UTC, ms")]
+from orchestrator.core.file_models import At, Mac
+
 TaskId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")]
-Mac = Annotated[
-    str | None,
-    Field(pattern=r"^[0-9a-f]{32}$", description="seal of the machine that wrote it, over the line before this key"),
-]
 Crc = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$", description="CRC-32 of the line before this key")]
 
 
 _STRICT = ConfigDict(extra="forbid", strict=True, defer_build=True)
-"""Models are built at their first use: only verification and tests use them, and every command imports this file."""
+"""Models are built at their first use, because most users of this file need few of them."""
 
 
 class _Record(BaseModel):

@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 FRONTMATTER_MAX = 16 * 1024
 DEPTH_MAX = 16
-_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
 _BLOCK = re.compile(r"[|>][+-]?")
 # tomllib takes time in the square of a dotted key's parts: half a minute for the largest file.
@@ -26,10 +23,6 @@ _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]
 
 class UnusableRole(Exception):
     """The text or file cannot be a role; the message continues after the file's name (``is not UTF-8``)."""
-
-
-class _NotYaml(Exception):
-    """The frontmatter is no YAML; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +53,13 @@ def markdown(text: str) -> RoleHead:
     head, body = "\n".join(lines[1:end]), "\n".join(lines[end + 1 :]).strip()
     if len(head.encode()) > FRONTMATTER_MAX:
         raise UnusableRole(f"has a frontmatter of {len(head.encode())} bytes; at most {FRONTMATTER_MAX} are read")
+    from orchestrator.roles import frontmatter  # noqa: PLC0415 - YAML: a daemon starts without it
+
     try:
-        return RoleHead(MappingProxyType(_mapping(head)), body)
-    except _NotYaml as error:
+        return RoleHead(MappingProxyType(frontmatter.mapping(head)), body)
+    except frontmatter.TooMuch as error:
+        raise UnusableRole(str(error)) from error
+    except frontmatter.NotYaml as error:
         return RoleHead(MappingProxyType(_by_line(lines[1:end], str(error))), body, str(error))
 
 
@@ -95,69 +92,6 @@ def names_of(value: object) -> tuple[str, ...]:
     parts = value if isinstance(value, list) else text_of(value).removeprefix("[").removesuffix("]").split(",")
     texts = (text_of(part).strip("'\"") for part in parts)
     return tuple(dict.fromkeys(name for name in texts if name))
-
-
-class _Loader(yaml.BaseLoader):
-    """Composes nodes, and refuses what makes a short text long."""
-
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise UnusableRole("has YAML anchors or aliases (& and *) in its frontmatter; put such a text in quotes")
-        self.depth += 1
-        if self.depth > DEPTH_MAX:
-            raise UnusableRole(f"has a frontmatter nested deeper than {DEPTH_MAX}")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-def _mapping(head: str) -> dict[str, Any]:
-    try:
-        loader = _Loader(head)
-        node = loader.get_single_node()
-    except yaml.MarkedYAMLError as error:
-        # + 2: counted from 0, and behind the first ---
-        line = f"line {error.problem_mark.line + 2}: " if error.problem_mark else ""
-        raise _NotYaml(f"{line}{error.problem or error.context or 'no YAML'}") from error
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # characters and escapes that do not exist
-        raise _NotYaml(str(error).partition("\n")[0]) from error
-    if node is None:
-        return {}
-    value = _value(node)
-    if not isinstance(value, dict):
-        if value is None:
-            return {}
-        raise _NotYaml("it is no mapping of keys to values")
-    return value
-
-
-def _value(node: yaml.Node) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        out: dict[str, Any] = {}
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise _NotYaml(f"line {key.start_mark.line + 2}: a key is no text")
-            name = _encodable(str(key.value))
-            if name in out:
-                raise _NotYaml(f"line {key.start_mark.line + 2}: the key {name[:80]!r} occurs twice")
-            out[name] = _value(value)
-        return out
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(item) for item in node.value]
-    plain = node.style is None  # type: ignore[attr-defined]  # a scalar
-    return None if plain and node.value in _NULLS else _encodable(str(node.value))
-
-
-def _encodable(text: str) -> str:
-    """The text, unless an escape made half a character of it: no file and no argument could hold that."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise _NotYaml("an escape is half a character") from error
-    return text
 
 
 def _by_line(lines: list[str], why: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from orchestrator.base import package_data
-from orchestrator.core.file_models import SCHEMAS
+from orchestrator.core.schemas import SCHEMAS
 from tests.support.stage import TERMINAL, lines_of, until
 
 FOREIGN = "---\nname: reviewer\n---\nWritten by another tool.\n"

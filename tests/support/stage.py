@@ -26,7 +26,7 @@ import jsonschema
 
 from orchestrator.base.errors import Environment
 from orchestrator.config.keys import Config
-from orchestrator.core.file_models import SCHEMAS
+from orchestrator.core.schemas import SCHEMAS
 from tests.support import tmux_server, trusted_files
 from tests.support.tmux_server import PrivateServer
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base import package_data
 from orchestrator.config.keys import Config
-from orchestrator.core.file_models import SCHEMAS
+from orchestrator.core.schemas import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.base.errors import Environment
-from orchestrator.core.file_models import SCHEMAS
 from orchestrator.core.invariants import AuditedLog, AuditedRecord, Violation
 from orchestrator.core.record_types import BROADCAST_TYPES
+from orchestrator.core.schemas import SCHEMAS
 
 COLLECTED = "collected.json"  # what gc leaves of an agent whose data it removed
 QUARANTINE = re.compile(r"\.quarantine-")

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.core.file_models import SCHEMAS
 from orchestrator.core.invariants import (
     NEEDS_ALL,
     AuditedLog,
@@ -26,6 +25,7 @@ from orchestrator.core.invariants import (
     digest_faults,
     untold,
 )
+from orchestrator.core.schemas import SCHEMAS
 from orchestrator.team.recovery.log_audit import COLLECTED, Evidence, directories
 
 LEFT_OUT = {

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.base import package_data, toolsets
 from orchestrator.base.toolsets import GSD_TOOLS, READ_ONLY, tools_of
 from orchestrator.core import prompts, record_types, records, supervision
-from orchestrator.core.file_models import SCHEMAS
+from orchestrator.core.schemas import SCHEMAS
 from orchestrator.engines import claude, codex, gemini, opencode
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log_reader import read_all
