@@ -48,7 +48,7 @@ def main() -> int:
             from orchestrator.base import lazy_imports  # noqa: PLC0415 - one command, one import
 
             lazy_imports.lighten_sdk()
-            with lazy_imports.missing("rich", "uvicorn", "python_multipart"):  # coloured logs, and serving over HTTP
+            with lazy_imports.missing("rich"):  # it colours logs
                 from orchestrator.daemon.start_up import start  # noqa: PLC0415 - 0.14 s sooner without the CLI's imports
 
             return start(sys.argv[3:])

@@ -58,6 +58,11 @@ class Features:
         self.spawn.begin()
         self._temporary.remove_leftovers()  # now that agents and members have named theirs
 
+    async def follow_up(self, *, clean: bool) -> None:
+        """What the begin leaves undone because no caller waits for it."""
+        self.squads.follow_roles()
+        await self.team.follow_up(clean=clean)
+
     def look_around(self) -> None:
         """Now and then: give back what nobody needs any longer."""
         self.squads.look_around()

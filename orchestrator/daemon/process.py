@@ -24,7 +24,7 @@ from typing import Any
 
 import structlog
 
-from orchestrator.base.clock import SystemClock, elapse, rfc3339
+from orchestrator.base.clock import SystemClock, call_off, elapse, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.base.platform.peer_credentials import is_own_user
@@ -56,6 +56,8 @@ BACKLOG = 512
 WORKERS = 8
 SAY_AGAIN_S = 60.0
 LOOK_AGAIN_S = 0.05
+QUIET_S = 1.0
+"""After a start; then begins what no caller waits for, so that it delays no first answer."""
 FAILED_SYNC_STATUS = 74
 ELSEWHERE = "another daemon writes the project's files"
 
@@ -121,7 +123,7 @@ class Daemon:
         # What start-up made lives as long as the daemon: keep the collector from walking it again and again.
         gc.freeze()
         gc.enable()
-        watcher = asyncio.create_task(watch(self.root, dict(os.environ), self._reconfigured, state=self.configured))
+        follower = asyncio.create_task(self._follow_up(clean=clean))
         log.info(
             "ready", pid=os.getpid(), agents=len(self.roster.agents), seconds=round(time.monotonic() - self.began, 3)
         )
@@ -139,7 +141,7 @@ class Daemon:
         listener.close()
         await self.own_sockets.close()
         self.peers.close()
-        watcher.cancel()
+        await call_off([follower])
         await self.features.close()
         await self.roster.flush()
         ended = self.roster.token
@@ -148,6 +150,15 @@ class Daemon:
         if self.door.still_ours():  # else another daemon may have begun, and the word would be taken for its own
             (self.door.directory / project_location.CLEAN).touch(mode=0o600)
             (self.door.directory / project_location.CLEAN).write_text(ended)
+
+    async def _follow_up(self, *, clean: bool) -> None:
+        """Begin what no caller waits for, and follow the configuration's files from then on.
+
+        What has changed in them since the start is found by the first look.
+        """
+        await elapse(QUIET_S, self.clock)
+        await self.features.follow_up(clean=clean)
+        await watch(self.root, dict(os.environ), self._reconfigured, state=self.configured)
 
     def end(self, why: str) -> None:
         """Ask the daemon to end."""

@@ -57,9 +57,12 @@ class SquadWiring:
         return {"squads": self._list, "squad_cancel": self._cancel}
 
     async def begin(self) -> None:
-        """Take over what an earlier daemon left, and follow the files of roles."""
+        """Take over what an earlier daemon left."""
         await self.squads.recover()
         await self._member_panes.sweep(())
+
+    def follow_roles(self) -> None:
+        """Follow the files of roles, which serves only the log."""
         self._tasks.start(self.library.watch(_say_broken))
 
     def look_around(self) -> None:

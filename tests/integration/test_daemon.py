@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,20 @@ def test_thirty_relays_at_once_start_one_daemon_and_are_all_answered(stage):
     assert all(len(answer["result"]["tools"]) == 12 for answer in lists)
     assert len(daemons(stage)) == 1
     assert daemons(stage) != [pid]
+
+
+def test_a_daemon_answers_before_it_imports_what_no_first_caller_needs(stage):
+    wire = stage.begun({**stage.env, "PYTHONPROFILEIMPORTTIME": "1"}, "--toolsets", "team,smartspawn")
+    assert wire.ask("tools/list", {})["result"]["tools"]
+    log = stage.run_dir() / "log"
+    until(lambda: " watchfiles\n" in log.read_text())
+    imports = re.compile(r"^import time: .*\| +([\w.]+)$", re.MULTILINE)
+    to_be_ready, afterwards = map(imports.findall, log.read_text().split("event=ready", 1))
+    assert afterwards.index("orchestrator.spawn.tools") < afterwards.index("watchfiles")  # the call comes first
+    never = {"rich.console", "starlette.types", "uvicorn", "mcp.client.session", "mcp.server.mcpserver"}
+    assert not {"httpx2", "libtmux", "watchfiles", "yaml", *never} & set(to_be_ready)
+    assert not never & set(afterwards[: afterwards.index("watchfiles")])
+    assert len(to_be_ready) < 730
 
 
 def test_a_second_daemon_is_refused(stage):

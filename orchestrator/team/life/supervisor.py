@@ -400,9 +400,17 @@ class Supervisor:
                 self._meta_files.changed(entry)
         for run in self.roster.runs.values():
             await self.team_panes.end_if_empty(run)
-        # A run that cannot be read may be the one that lives in our session.
-        if not clean and not self.roster.corrupt and not any(run.live for run in self.roster.runs.values()):
-            await self.team_panes.end_abandoned()
+
+    async def end_abandoned_session(self) -> None:
+        """After a start that was not clean: end our session outside tmux unless a run may live in it."""
+        async with self.team_panes.placing:  # an agent being created makes a run in it
+            # A run that cannot be read may be the one that lives in our session.
+            if self.roster.corrupt or any(run.live for run in self.roster.runs.values()):
+                return
+            try:
+                await self.team_panes.end_abandoned()
+            except OrchestratorError as error:
+                log.warning("our session outside tmux was not ended", **error.as_dict())
 
     def take_over(self, entry: AgentEntry) -> None:
         """Continue an agent that another daemon launched, with the secret and pane from our files."""
