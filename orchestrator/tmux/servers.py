@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from orchestrator.tmux.server_address import TmuxSocket
-
-if TYPE_CHECKING:
-    from orchestrator.tmux.tmux_server import Tmux
+from orchestrator.tmux.tmux_server import Tmux
 
 
 @lru_cache(maxsize=64)
 def tmux(socket: TmuxSocket) -> Tmux:
     """The server at that socket; nothing is asked of it yet, and it need not run."""
-    from orchestrator.tmux.tmux_server import Tmux  # noqa: PLC0415 - libtmux: 60 ms that only the first call pays
-
     return Tmux(socket)

@@ -1,8 +1,8 @@
-"""One tmux server as libtmux knows it, with our guest rules: bounded calls, an explicit socket, guarded commands.
+"""One tmux server, with our guest rules: bounded calls, an explicit socket, guarded commands.
 
 Every call of ours to tmux goes through ``invoke``, the seam that tests replace. The socket is always named on the
 command line and ``$TMUX`` is taken out of the environment, so a daemon that was started inside one tmux server never
-speaks to it by accident. What libtmux does with several calls, or without a time limit, is not used (docs/design.md).
+speaks to it by accident. libtmux is loaded by what needs its objects (`libtmux_objects.py`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import libtmux
-from libtmux import exc
-from libtmux.common import get_version_str, tmux_cmd
+from typing import TYPE_CHECKING
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Environment
 from orchestrator.base.platform.process_facts import start_time
 from orchestrator.tmux.command_words import escaped, source
 from orchestrator.tmux.server_address import ServerIdentity, TmuxSocket
+
+if TYPE_CHECKING:
+    import libtmux
 
 TIMEOUT = 10.0
 
@@ -48,18 +47,7 @@ def _start(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
 invoke: Callable[[Sequence[str]], subprocess.CompletedProcess[str]] = _start
 
 
-class TmuxAnswer(tmux_cmd):
-    """What one invocation printed, as libtmux's objects expect it; ``text`` is stdout without its last newline."""
-
-    def __init__(self, argv: Sequence[str], done: subprocess.CompletedProcess[str]) -> None:  # not super's: it runs
-        self.cmd = list(argv)
-        self.returncode = done.returncode
-        self.text = done.stdout.removesuffix("\n")
-        self.stdout = done.stdout.rstrip("\n").split("\n") if done.stdout.strip("\n") else []
-        self.stderr = [line for line in done.stderr.split("\n") if line]
-
-
-class Tmux(libtmux.Server):
+class Tmux:
     """One tmux server; `pane` and `window` give libtmux's own objects, bound to it without asking tmux.
 
     What raises ``Environment`` raises ``no_tmux`` (not installed, no answer within 10 s, or no server: fact
@@ -68,26 +56,18 @@ class Tmux(libtmux.Server):
     """
 
     def __init__(self, socket: TmuxSocket) -> None:
-        super().__init__(socket_name=socket.name, socket_path=socket.path, config_file=socket.config)
         self.socket = socket
-
-    def cmd(  # type: ignore[override]  # the form of libtmux.Server.cmd, which breaks its own protocol too
-        self, cmd: str, *args: Any, target: str | int | None = None
-    ) -> TmuxAnswer:
-        """One command, as libtmux's objects send it; words reach tmux as they are. Raises for every failure."""
-        where = [] if target is None else ["-t", str(target)]
-        return self._answer([[cmd, *where, *map(str, args)]])
 
     def run(self, *words: str) -> str:
         """Run one command; returns what it printed, without the last newline."""
-        return self._answer([words]).text
+        return self._printed([words])
 
     def chain(self, *commands: Sequence[str]) -> str:
         """Run several commands in one invocation; tmux runs nothing in between.
 
         A command that fails keeps the later commands from running. Returns what they printed.
         """
-        return self._answer(commands).text
+        return self._printed(commands)
 
     def guarded(self, target: str, condition: str, *commands: Sequence[str]) -> str:
         """Run the commands if the format ``condition`` is true for ``target`` at that moment; one invocation.
@@ -98,11 +78,15 @@ class Tmux(libtmux.Server):
 
     def pane(self, pane_id: str) -> libtmux.Pane:
         """The pane as an object of libtmux; whether it exists, its first command shows."""
-        return libtmux.Pane(server=self, pane_id=pane_id)
+        from orchestrator.tmux import libtmux_objects  # noqa: PLC0415 - libtmux: 30 ms that most calls need not pay
+
+        return libtmux_objects.pane(self.socket, self.run, pane_id)
 
     def window(self, window_id: str) -> libtmux.Window:
         """The window as an object of libtmux; whether it exists, its first command shows."""
-        return libtmux.Window(server=self, window_id=window_id)
+        from orchestrator.tmux import libtmux_objects  # noqa: PLC0415 - see `pane`
+
+        return libtmux_objects.window(self.socket, self.run, window_id)
 
     def identity(self) -> ServerIdentity:
         """Pid and start time (clock ticks since boot) of the server's process."""
@@ -123,14 +107,11 @@ class Tmux(libtmux.Server):
         except Environment as error:
             if not error.facts.get("server_gone"):
                 raise
-        try:
-            return get_version_str()  # knows OpenBSD's tmux, which has no -V
-        except exc.TmuxCommandNotFound:
-            raise Environment("no_tmux", "tmux is not installed") from None
-        except exc.LibTmuxException as error:
-            raise Environment("tmux_failed", f"tmux does not print its version: {error}") from None
+        from orchestrator.tmux import libtmux_objects  # noqa: PLC0415 - see `pane`
 
-    def _answer(self, commands: Sequence[Sequence[str]]) -> TmuxAnswer:
+        return libtmux_objects.installed_version()
+
+    def _printed(self, commands: Sequence[Sequence[str]]) -> str:
         words: list[str] = []
         for command in commands:
             words += [";"] if words else []
@@ -153,7 +134,7 @@ class Tmux(libtmux.Server):
             ) from None
         if done.returncode != 0:
             raise failure(done.stderr.strip())
-        return TmuxAnswer(argv, done)
+        return done.stdout.removesuffix("\n")
 
 
 def failure(sentence: str) -> Environment:
