@@ -110,6 +110,11 @@ async def elapse(seconds: float, clock: Clock) -> None:
     await wait_until(lambda: None, Signal(), clock.monotonic() + seconds, clock)
 
 
+async def give_way() -> None:
+    """Let everything that is ready now run first: between the pieces of a long work on the event loop."""
+    await asyncio.sleep(0)
+
+
 async def wait_until(look: Callable[[], T | None], signal: Signal, deadline: float, clock: Clock) -> T | None:
     """The first value of ``look`` that is not None, or None once ``clock.monotonic()`` reaches ``deadline``.
 

@@ -15,7 +15,8 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +37,9 @@ COMPANION_SUFFIXES = ("-wal", "-shm", "-journal")
 """The files that SQLite keeps next to the file; it would follow a link in their place."""
 WAL_BYTES = 4 << 20
 """Above this size the WAL is written back into the file."""
-
+PIECE = 100
+"""Archived keys that are stored between two pauses: less than a millisecond in which the event loop must wait."""
+ARCHIVE = "INSERT OR REPLACE INTO archived VALUES (?, ?, ?, ?, ?)"
 
 BAD = (sqlite3.Error, UnicodeDecodeError, TypeError)
 """A changed byte may change the type of a value, or a name in SQLite's own message, too."""
@@ -50,11 +53,12 @@ class CacheItem(NamedTuple):
     """What `save` stores of one owner: the checkpoint's body, and the keys that leave memory with it.
 
     ``anew``: what was stored of the owner before is dropped. ``archived`` None: the owner never archives anything.
+    It is read as it is stored, so a generator need not hold all values at once; ascending keys are the quickest.
     """
 
     owner: str
     body: bytes
-    archived: Sequence[tuple[str, bytes]] | None
+    archived: Iterable[tuple[str, bytes]] | None
     anew: bool = False
 
 
@@ -191,16 +195,28 @@ class Cache:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def save(
-        self, items: Iterable[CacheItem], gone: Iterable[str] = (), before_commit: Callable[[], None] = lambda: None
+        self,
+        items: Iterable[CacheItem],
+        gone: Iterable[str] = (),
+        before_commit: Callable[[], None] = lambda: None,
+        pause: Callable[[], object] = lambda: None,
     ) -> None:
         """Store all items and drop the owners that are ``gone``; if this raises, nothing has changed.
 
-        `BrokenCache` if the cache must not be used again; `OSError` if there was no space: try again later.
+        ``pause`` is called after each `PIECE` of the archived keys: a thread that went on without a pause would keep
+        the interpreter from the event loop. `BrokenCache` if the cache must not be used again; `OSError` if there was
+        no space: try again later.
         """
         with self._saving:
-            self._save(items, gone, before_commit)
+            self._save(items, gone, before_commit, pause)
 
-    def _save(self, items: Iterable[CacheItem], gone: Iterable[str], before_commit: Callable[[], None]) -> None:
+    def _save(
+        self,
+        items: Iterable[CacheItem],
+        gone: Iterable[str],
+        before_commit: Callable[[], None],
+        pause: Callable[[], object],
+    ) -> None:
         if self._broken is not None:
             raise BrokenCache(self._broken)
         writer = self._writer
@@ -214,7 +230,10 @@ class Cache:
                     crc = self._seal.number(item.owner.encode() + b"\0" + item.body)
                     writer.execute("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)", (item.owner, item.body, crc))
                     if item.archived is not None:
-                        self._archive(item.owner, item.archived)
+                        rows = self._links(item.owner, item.archived)
+                        for row in rows:
+                            writer.executemany(ARCHIVE, chain((row,), islice(rows, PIECE - 1)))
+                            pause()
                 writer.execute("UPDATE era_of_wal SET saves = saves + 1")
                 before_commit()
         except BAD as error:
@@ -227,24 +246,25 @@ class Cache:
         self._writer.execute("DELETE FROM checkpoint WHERE owner = ?", (owner,))
         self._writer.execute("DELETE FROM archived WHERE owner = ?", (owner,))
 
-    def _archive(self, owner: str, archived: Sequence[tuple[str, bytes]]) -> None:
+    def _links(self, owner: str, archived: Iterable[tuple[str, bytes]]) -> Iterator[tuple[object, ...]]:
+        """The rows that put the keys into the owner's chain; each must be stored before the next is asked for."""
         writer = self._writer
-        first = writer.execute("SELECT 1 FROM archived WHERE owner = ? LIMIT 1", (owner,)).fetchall()
-        changed = {} if first else {"": _Row("", "", b"")}
-        at = changed.get("")
-        for key, value in sorted(archived):
-            if at is None or (at.next and at.next <= key):
-                at = self._before(writer, owner, key)
+        begun = writer.execute("SELECT 1 FROM archived WHERE owner = ? LIMIT 1", (owner,)).fetchall()
+        at, changed = (None, False) if begun else (_Row("", "", b""), True)
+        for key, value in archived:
+            if at is None or key < at.key or (at.next and at.next <= key):
+                if at is not None and changed:
+                    yield owner, *at, self._sealed(owner, at)
+                at, changed = self._before(writer, owner, key), False
             if at.key == key:
                 if at.value != value:
                     raise self._spoilt(f"{key!r} of {owner} is archived with another value")
                 continue  # stored by a save that failed after its commit
-            changed[at.key] = at._replace(next=key)
-            at = changed[key] = _Row(key, at.next, value)
-        writer.executemany(
-            "INSERT OR REPLACE INTO archived VALUES (?, ?, ?, ?, ?)",
-            [(owner, *row, self._sealed(owner, row)) for row in changed.values()],
-        )
+            before = at._replace(next=key)
+            yield owner, *before, self._sealed(owner, before)
+            at, changed = _Row(key, at.next, value), True
+        if at is not None and changed:
+            yield owner, *at, self._sealed(owner, at)
 
     def _sealed(self, owner: str, row: _Row) -> int:
         return self._seal.number(f"{owner}\0{row.key}\0{row.next}\0".encode() + row.value)

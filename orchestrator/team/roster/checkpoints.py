@@ -11,8 +11,10 @@ folded into memory instead: correct, only slower and larger.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -21,7 +23,7 @@ import orjson
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Clock, Timer
+from orchestrator.base.clock import Clock, Timer, give_way
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import record_types, snapshot, state, task_words
 from orchestrator.edge import project_location
@@ -43,7 +45,11 @@ BYTES_PER_RECORD = 256
 """Assumed record size: a large checkpoint (many queued payloads) is saved less often than a small one."""
 RETRY_S = 60.0
 AT_ONCE = 8
-"""Checkpoints taken in one turn of the event loop: a call that arrives meanwhile must not wait."""
+"""Checkpoints in one transaction of the cache; each is taken in a turn of its own of the event loop."""
+PIECE = 1000
+"""Ended tasks that are handled in one turn: after a start without a cache there may be any number."""
+PAUSE_S = 0.002
+"""Between the pieces that the thread stores: it and the event loop share one interpreter."""
 
 
 class KnownAgent(NamedTuple):
@@ -69,22 +75,33 @@ class _CheckpointOwner:
 
 @dataclass(eq=False)
 class _Checkpoint:
-    """The data of one owner that is being saved."""
+    """The data of one owner that is being saved.
+
+    ``finished`` are the agent's ended tasks, to which the agent adds while they are saved, and ``ended`` the ids of
+    those that are saved; None for a run.
+    """
 
     name: str
     owner: _CheckpointOwner
     body: bytes
     anew: bool
     logs: list[tuple[Journal, int]]
-    finished: list[tuple[str, state.Finished]] | None
+    finished: dict[str, state.Finished]
+    ended: list[str] | None
     unsaved: int
 
-    def item(self) -> CacheItem:
-        """The item for the cache; made in the thread, because there may be many tasks."""
-        archived = None
-        if self.finished is not None:
-            archived = [(task_id, orjson.dumps(snapshot.plain_finished(task))) for task_id, task in self.finished]
-        return CacheItem(self.name, self.body, archived, self.anew)
+    def item(self, pause: Callable[[], object]) -> CacheItem:
+        """The item for the cache; read in the thread, piece by piece, because there may be many tasks."""
+        return CacheItem(self.name, self.body, None if self.ended is None else self._archived(pause), self.anew)
+
+    def _archived(self, pause: Callable[[], object]) -> Iterator[tuple[str, bytes]]:
+        # One sort of all would keep the interpreter from the event loop until its end.
+        sorted_pieces = []
+        for piece in _pieces(self.ended or ()):
+            sorted_pieces.append(sorted(piece))
+            pause()
+        for task_id in merge(*sorted_pieces):
+            yield task_id, orjson.dumps(snapshot.plain_finished(self.finished[task_id]))
 
 
 class Checkpoints:
@@ -103,6 +120,7 @@ class Checkpoints:
         self._retry_at = 0.0
         self._warned = False
         self._saver: asyncio.Task[None] | None = None
+        self._hurry = threading.Event()  # set: the thread makes no pauses, because something waits for its end
 
     def open(self) -> None:
         """Open the cache unless it is open; `.agents` must exist, be claimed, and have its identity."""
@@ -116,6 +134,7 @@ class Checkpoints:
 
     def close(self) -> None:
         """Close the cache; for a clean end await `finish` first."""
+        self._hurry.set()
         self._behind.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -216,6 +235,7 @@ class Checkpoints:
             return
         try:
             if self._cache.checkpoint(name) is not None:
+                self._hurry.set()
                 self._cache.save([], [name])
         except (OSError, BrokenCache) as error:
             self._give_up(error)
@@ -252,6 +272,7 @@ class Checkpoints:
 
     async def finish(self) -> None:
         """Save all unsaved owners: for a clean end, when everything is durable."""
+        self._hurry.set()
         while self._saver is not None:
             await asyncio.wait([self._saver])
         self._retry_at = 0.0
@@ -266,6 +287,7 @@ class Checkpoints:
             self._saver = None
 
     async def _save_due(self) -> None:
+        self._hurry.clear()
         try:
             while due := self._due():
                 await self._save(due)
@@ -279,7 +301,11 @@ class Checkpoints:
         if self._cache is None:
             self._unsaved(names)
             return
-        checkpoints = [checkpoint for name in names if (checkpoint := self._take(name)) is not None]
+        checkpoints = []
+        for name in names:
+            if (checkpoint := self._take(name)) is not None:
+                checkpoints.append(checkpoint)
+            await give_way()
         synced = await asyncio.gather(*(_durable(checkpoint) for checkpoint in checkpoints))
         checkpoints = [checkpoint for checkpoint, durable in zip(checkpoints, synced, strict=True) if durable]
         gone, cache = set(self._gone), self._cache
@@ -287,7 +313,7 @@ class Checkpoints:
             self._unsaved(names)
             return
         try:
-            await asyncio.to_thread(_write, cache, checkpoints, gone)
+            await asyncio.to_thread(_write, cache, checkpoints, gone, lambda: self._hurry.wait(PAUSE_S))
         except OSError as error:
             self._warn(str(error))
             self._retry_at = self._clock.monotonic() + RETRY_S
@@ -300,7 +326,7 @@ class Checkpoints:
             self._gone -= gone
             for checkpoint in checkpoints:
                 if self._owners.get(checkpoint.name) is checkpoint.owner:
-                    self._saved(checkpoint)
+                    await self._saved(checkpoint)
                 else:  # its files were rewritten meanwhile
                     self._forget(checkpoint.name)
 
@@ -311,17 +337,21 @@ class Checkpoints:
             _rest(owner)
 
     def _take(self, name: str) -> _Checkpoint | None:
-        owner = self._owners[name]
+        owner = self._owners.get(name)
+        if owner is None:  # forgotten while others were taken
+            return None
         what, lasting = owner.what, self._durability() == "fsync"
         if isinstance(what, TeamRun):
             logs = {"broadcast": what.journal}
             about: dict[str, Any] = {"refs": what.refs, "born": what.born, "mark": what.journal.end()}
-            finished: list[tuple[str, state.Finished]] | None = None
+            finished: dict[str, state.Finished] = {}
+            ended = None
         else:
             snapshot.trim(what.state)
             logs = what.logs
             about = {"state": snapshot.plain(what.state), "marks": {n: journal.end() for n, journal in logs.items()}}
-            finished = list(what.state.finished.items())
+            finished = what.state.finished
+            ended = list(finished)
         try:
             body = orjson.dumps({**about, "lasting": lasting}, default=list)
         except orjson.JSONEncodeError as error:  # a payload nested too deeply for orjson
@@ -329,18 +359,20 @@ class Checkpoints:
             return None
         anew = isinstance(what, AgentEntry) and what.state.archive is None
         ends = [(journal, journal.last_seq) for journal in logs.values()]
-        return _Checkpoint(name, owner, body, anew, ends, finished, owner.unsaved)
+        return _Checkpoint(name, owner, body, anew, ends, finished, ended, owner.unsaved)
 
-    def _saved(self, checkpoint: _Checkpoint) -> None:
+    async def _saved(self, checkpoint: _Checkpoint) -> None:
         owner, what = checkpoint.owner, checkpoint.owner.what
         owner.unsaved -= checkpoint.unsaved
         owner.save_after = max(SAVE_AFTER, len(checkpoint.body) // BYTES_PER_RECORD)
         if isinstance(what, AgentEntry) and self._cache is not None:
             agent = what.state
-            for task_id, _ in checkpoint.finished or ():
-                agent.finished.pop(task_id, None)
             if agent.archive is None:
                 agent.archive = self._archive(agent)
+            for piece in _pieces(checkpoint.ended or ()):
+                for task_id in piece:
+                    checkpoint.finished.pop(task_id, None)
+                await give_way()
         _rest(owner)
 
     # -- when it does not work ----------------------------------------------------------------------------------
@@ -388,11 +420,14 @@ async def _durable(checkpoint: _Checkpoint) -> bool:
     return True
 
 
-def _write(cache: Cache, checkpoints: list[_Checkpoint], gone: set[str]) -> None:
+def _pieces(task_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (task_ids[at : at + PIECE] for at in range(0, len(task_ids), PIECE))
+
+
+def _write(cache: Cache, checkpoints: list[_Checkpoint], gone: set[str], pause: Callable[[], object]) -> None:
     failpoints.passed("cache:save:before")
-    cache.save(
-        [checkpoint.item() for checkpoint in checkpoints], gone, lambda: failpoints.passed("cache:save:commit")
-    )
+    items = [checkpoint.item(pause) for checkpoint in checkpoints]
+    cache.save(items, gone, lambda: failpoints.passed("cache:save:commit"), pause)
     failpoints.passed("cache:save:after")
 
 

@@ -5,11 +5,12 @@ import random
 import shutil
 import sqlite3
 import stat
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from orchestrator.journal.cache import WAL_BYTES, BrokenCache, Cache, CacheItem, discard
+from orchestrator.journal.cache import PIECE, WAL_BYTES, BrokenCache, Cache, CacheItem, discard
 from orchestrator.trust.identity import DirectoryIdentity
 from orchestrator.trust.seals import Seal
 
@@ -76,6 +77,23 @@ def test_keys_may_come_in_any_order_and_in_many_saves(cache):
     assert [cache.find("agent:a", key) for key in KEYS] == [value(key) for key in KEYS]
     assert cache.find("agent:a", "a") is None
     assert cache.find("agent:a", "zz") is None
+
+
+@pytest.mark.parametrize("before", [[], KEYS[100:300:3]])
+def test_any_number_of_keys_is_stored_piece_by_piece(cache, before):
+    """Between two pauses no more than a piece is read and stored, so neither the loop nor the memory pays for more."""
+    cache.save([item(keys=before)])
+    keys = sorted(KEYS + [f"u{n}" for n in range(1000)])
+    read, at_pauses = [], [0]
+
+    def archived():
+        for key in keys:
+            read.append(key)
+            yield key, value(key)
+
+    cache.save([CacheItem("agent:a", b"body", archived())], pause=lambda: at_pauses.append(len(read)))
+    assert max(later - earlier for earlier, later in pairwise([*at_pauses, len(read)])) <= PIECE
+    assert [cache.find("agent:a", key) for key in keys] == [value(key) for key in keys]
 
 
 def test_what_was_saved_outlives_the_process_and_another_form_does_not_read_it(cache, path):

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections import deque
 from dataclasses import fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -430,6 +431,32 @@ async def test_an_agent_that_never_is_quiet_is_saved_all_the_same(tmp_path):
     assert 100 < most < SAVE_AFTER / 2
     knows(team)
     team.close()
+
+
+async def test_the_first_checkpoint_after_a_start_without_a_cache_never_holds_the_loop(tmp_path, monkeypatch):
+    """However many tasks had ended: one turn of the loop takes one agent, and lets go of a piece of its tasks."""
+    monkeypatch.setattr(checkpoints, "PIECE", 10)
+    team = Team(tmp_path)
+    for name in ("a1", "a2", "a3"):
+        await team.agent(name)
+        await work(team, [f"t{n}" for n in range(55)], name)
+    before = knows(team)
+    killed(team)
+    checkpoints.discard(team.paths)
+    again = Team(tmp_path).load()
+    turns, taken, held = 0, [], []
+    real = checkpoints.snapshot.plain
+    monkeypatch.setattr(checkpoints.snapshot, "plain", lambda agent: taken.append(turns) or real(agent))
+    saving = asyncio.create_task(again.roster.checkpoints.finish())
+    while not saving.done():
+        held.append(sum(len(entry.state.finished) for entry in again.roster.agents.values()))
+        turns += 1
+        await asyncio.sleep(0)  # one turn of the loop
+    assert len(taken) == len(set(taken)) == 3
+    assert (held[0], held[-1]) == (165, 0)
+    assert max(earlier - later for earlier, later in pairwise(held)) <= 10
+    assert knows(again) == before
+    await ended(again)
 
 
 async def test_no_room_for_the_cache_keeps_all_in_memory_until_there_is(tmp_path, monkeypatch):
