@@ -36,10 +36,13 @@ _SCHEME = re.compile(
 )
 _IN_URL = re.compile(r"(?<=://)(?:([^\s/:@\"']{0,256}):[^\s/@\"']{1,512}|[^\s/:@\"']{16,512})(?=@)")
 _USER = re.compile(r"(?<!\S)((?:-u|--user|--proxy-user)[ =]{1,4}[\"']?[^\s:\"']{1,128}:)[^\s\"']{1,512}")
-_WORD = (
-    r"(?i:passphrase|password|passwd|passcode|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|encryption[_-]?key|signing[_-]?key|account[_-]?key|credentials?|client[_-]?secret|auth[_-]?key)"
+_WORDS = (
+    r"passphrase|password|passwd|passcode|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
+    r"|encryption[_-]?key|signing[_-]?key|account[_-]?key|credentials?|client[_-]?secret|auth[_-]?key"
 )
+_WORD = rf"(?i:{_WORDS})"
+# Looked for in the case-folded text before a pattern that needs one of them: ten times as fast as the pattern.
+_ANY_WORD = re.compile(_WORDS)
 _VALUE = r"(?:\\?\"[^\"\n]{1,4096}\"?|'[^'\n]{1,4096}'?|\$\{\w{1,64}\}|[^\s\"'`;&|<>(){},]{1,4096})"
 # `NAME=value`, `"name": "value"`, `--name value`; not `tokens: 5`, `tokenizer=x`, `pwd` or `cat token.txt`.
 # The word is looked for before what precedes it: a text without one costs little.
@@ -59,7 +62,7 @@ _VARIABLE = re.compile(r"\\?\"?\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})\\?\"?\Z")
 def without_tokens(text: str, mark: str = MASK) -> str:
     """The text with ``mark`` in place of secrets known by their form: keys, bearer tokens, passwords in URLs."""
     text = _TOKENS.sub(mark, text)
-    text = _SCHEME.sub(rf"\1\2{mark}", text)
+    text = _SCHEME.sub(lambda match: f"{match[1]}{match[2]}{mark}", text)
     return _IN_URL.sub(lambda match: mark if match[1] is None else f"{match[1]}:{mark}", text)
 
 
@@ -70,10 +73,16 @@ def masked(text: str) -> str:
     """
     text = _HEADER.sub(lambda match: f"{match[1]}{match[2]}{f'{match[3]} ' if match[3] else ''}{MASK}", text)
     text = without_tokens(text)
-    text = _USER.sub(rf"\1{MASK}", text)
-    text = _NAMED.sub(_given, text)
-    text = _ATTACHED.sub(rf"\1{MASK}", text)
-    return _SPOKEN.sub(rf"\1{MASK}", text)
+    text = _USER.sub(_first, text)
+    has_word = _ANY_WORD.search(text.casefold()) is not None
+    if has_word:
+        text = _NAMED.sub(_given, text)
+    text = _ATTACHED.sub(_first, text)
+    return _SPOKEN.sub(_first, text) if has_word else text
+
+
+def _first(match: re.Match[str]) -> str:
+    return match[1] + MASK
 
 
 def _given(match: re.Match[str]) -> str:

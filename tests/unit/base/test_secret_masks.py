@@ -60,6 +60,17 @@ def test_a_secret_is_masked(text):
     assert S not in one_line(text, 200) and S not in one_line("x" * 150 + " " + text, 200)
 
 
+@pytest.mark.parametrize("word", [
+    "passphrase", "password", "passwd", "passcode", "pwd", "secret", "token", "api_key", "apikey", "access-key",
+    "private_key", "encryption_key", "signing-key", "account_key", "credential", "credentials", "client_secret",
+    "auth_key", "pa\u017f\u017fword", "\u017fecret", "to\u212aen", "api-\u212aey",
+])  # fmt: skip
+def test_what_any_name_of_a_secret_is_given_is_masked_in_any_case(word):
+    for name in (word, word.upper(), word.title()):
+        assert S not in masked(f"set {name}={S} and go on")
+        assert LONG not in masked(f"the {name} is {LONG}")
+
+
 def test_an_access_key_is_masked():
     assert "AKIA" not in masked("aws configure set aws_access_key_id AKIAIOSFODNN7EXAMPLE")
 
