@@ -174,12 +174,19 @@ class Checkpoints:
 
     def _archive(self, agent: state.Agent) -> Callable[[str], state.Finished | None]:
         owner = _agent(agent.agent_id)
+        missing = ""  # the id that was looked for last, if there was none: a new task is looked for three times
 
         def look(task_id: str) -> state.Finished | None:
+            nonlocal missing
+            if task_id == missing:
+                return None
             if self._cache is not None:
                 try:
                     content = self._cache.find(owner, task_id)
-                    return None if content is None else snapshot.made_finished(orjson.loads(content))
+                    if content is not None:
+                        return snapshot.made_finished(orjson.loads(content))
+                    missing = task_id
+                    return None
                 except BrokenCache as error:
                     self._give_up(error)
             # From now on the logs are folded into memory completely: a task must not run twice.
@@ -367,8 +374,7 @@ class Checkpoints:
         owner.save_after = max(SAVE_AFTER, len(checkpoint.body) // BYTES_PER_RECORD)
         if isinstance(what, AgentEntry) and self._cache is not None:
             agent = what.state
-            if agent.archive is None:
-                agent.archive = self._archive(agent)
+            agent.archive = self._archive(agent)  # a new one: what was missing in the old one may now be there
             for piece in _pieces(checkpoint.ended or ()):
                 for task_id in piece:
                     checkpoint.finished.pop(task_id, None)

@@ -253,6 +253,25 @@ async def test_nothing_depends_on_the_cache(tmp_path, mischief, clean):
         await ended(team)
 
 
+async def test_a_new_task_is_looked_for_once_in_the_cache(tmp_path, monkeypatch):
+    """And what was missing then is found as soon as it has left memory."""
+    team = Team(tmp_path)
+    entry = await team.agent()
+    await work(team, ["t1"])
+    await team.roster.checkpoints.finish()
+    asked = []
+    real = Cache.find
+    monkeypatch.setattr(Cache, "find", lambda self, owner, key: asked.append(key) or real(self, owner, key))
+    await enqueue(team, "t2")
+    assert asked == ["t2"]
+    await wait(team, req="w2")
+    await emit(team, "result", req="e2")
+    await team.roster.checkpoints.finish()
+    assert not entry.state.finished
+    assert (await enqueue(team, "t2", req="m:again"))["duplicate"]
+    team.close()
+
+
 async def test_an_older_copy_of_the_cache_only_means_more_to_fold(tmp_path, applied):
     team = Team(tmp_path)
     await team.agent("a1")
