@@ -112,7 +112,9 @@ async def elapse(seconds: float, clock: Clock) -> None:
 
 async def give_way() -> None:
     """Let everything that is ready now run first: between the pieces of a long work on the event loop."""
-    await asyncio.sleep(0)
+    from asyncio import sleep  # noqa: PLC0415
+
+    await sleep(0)
 
 
 async def wait_until(look: Callable[[], T | None], signal: Signal, deadline: float, clock: Clock) -> T | None:
