@@ -262,7 +262,7 @@ def test_a_pane_that_could_not_be_struck_from_the_list_in_time_is_struck_by_the_
 def test_what_shows_the_team_loads_no_slow_library_whether_a_daemon_runs_or_not(stage):
     """A start takes about as long as its imports, so a few more modules are allowed and no library."""
     assert stage.cli("agent", "create", "w1", "--role", "r", "--engine", "shell").returncode == 0
-    most = {("status",): 250, ("daemon", "status"): 245, ("agent", "list"): 255, ("inbox",): 290}
+    most = {("status",): 280, ("daemon", "status"): 275, ("agent", "list"): 285, ("inbox",): 290}
     for line, count in most.items():
         _, modules = loaded_modules.loaded(line, stage.env, stage.root)
         assert modules & loaded_modules.HEAVY == set(), line
@@ -272,4 +272,4 @@ def test_what_shows_the_team_loads_no_slow_library_whether_a_daemon_runs_or_not(
     for line in (("status",), ("agent", "list"), ("events", "w1"), ("inbox",)):
         _, modules = loaded_modules.loaded(line, stage.env, stage.root)
         assert modules & loaded_modules.HEAVY == set(), line
-        assert len(modules) <= 290, line
+        assert len(modules) <= 310, line

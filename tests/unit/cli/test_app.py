@@ -277,8 +277,8 @@ def test_a_command_loads_no_more_than_it_needs(line, allowed) -> None:
 @pytest.mark.parametrize(
     ("line", "own", "most"),
     [
-        (["--help"], set(), 220), (["--version"], set(), 265), (["status"], {"status"}, 280),
-        (["daemon", "status"], {"daemon"}, 240), (["statsu"], set(), 220),
+        (["--help"], set(), 240), (["--version"], set(), 290), (["status"], {"status"}, 310),
+        (["daemon", "status"], {"daemon"}, 265), (["statsu"], set(), 240),
     ],
     ids=["help", "version", "status", "daemon status", "unknown"],
 )  # fmt: skip
