@@ -55,17 +55,15 @@ class LiveSegment:
 
     def in_place(self) -> bool:
         """Whether its name still leads to the file that is written; True if that cannot be determined now."""
-        return self._is_named(None if self.rests else self._io.fstat(self.fd))
-
-    def _is_named(self, ours: os.stat_result | None) -> bool:
         try:
             named = self._io.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
             return True
-        if ours is None:
+        if self.rests:
             return named.st_ino == self._inode
+        ours = self._io.fstat(self.fd)
         return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
 
     def write(self, data: bytes, offset: int) -> None:
@@ -103,25 +101,24 @@ class LiveSegment:
             raise Environment("io_failed", f"{self.path}: {what}", file=str(self.path)) from cause
         self.untaken = False
 
-    def sync(self) -> None:
-        """Make the file, and its name if it is new, durable. Runs in a thread. Raises ``OSError``, which is final."""
-        self._io.fdatasync(self.fd)
-        if not self.entry_synced and self.in_place():
-            with contextlib.suppress(FileNotFoundError):  # removed just now: `meddled` says so
-                self._io.fsync_dir(self.path.parent)
-                self.entry_synced = True
+    def sync(self, reached: int) -> str | None:
+        """Make the file, and its name if it is new, durable. Runs in a thread.
 
-    def meddled(self, reached: int) -> str | None:
-        """Why the synced file is not the one that was written, or None: only then its records may be acknowledged.
-
-        ``reached`` is the offset after what was written before the sync. Raises ``OSError``.
+        Returns why the file is not the one that was written, or None. ``reached`` is the offset after what was
+        written before the call. Raises ``OSError``, which is final.
         """
+        self._io.fdatasync(self.fd)
+        # The records of a log that another program deleted, moved or changed must not be acknowledged.
+        if not self.in_place():
+            return MOVED if self._io.fstat(self.fd).st_nlink else DELETED
+        if not self.entry_synced:
+            try:
+                self._io.fsync_dir(self.path.parent)
+            except FileNotFoundError:
+                return DELETED  # just now
+            self.entry_synced = True
         now = self._io.fstat(self.fd)
         if now.st_nlink == 0:
-            return DELETED
-        if not self._is_named(now):
-            return MOVED
-        if not self.entry_synced:
             return DELETED
         return None if reached <= now.st_size <= self._limit else MEDDLED
 

@@ -75,6 +75,7 @@ class Journal:
         self._at_disk = threading.Lock()  # held by a running sync, which must not see the live file change
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._refusal: str | None = None  # why appends are refused
+        self._meddled: str | None = None
         self._lost: str | None = None  # why no more records become durable
         self._closed = False
 
@@ -368,9 +369,12 @@ class Journal:
     def _reach(self) -> None:
         # `_written` is one reference, replaced after its bytes were written: whatever it says before the system
         # call is covered by it, so appends made until then share this sync.
-        reached = self._written
-        self._live.sync()
-        self._reached = reached
+        live, reached = self._live, self._written
+        meddled = live.sync(reached.offset if reached.segment == live.first else 0)
+        if meddled is None:
+            self._reached = reached
+        else:
+            self._meddled = meddled
 
     def _sync_ended(self, error: Exception | None) -> None:
         self._syncing = False
@@ -383,16 +387,7 @@ class Journal:
 
     def _apply_sync(self, error: Exception | None) -> None:
         """Process the outcome of a sync: advance what is durable, and release those who wait for it."""
-        if error is None and self._lost is None:
-            # Not in the thread: each system call there waits for the interpreter, and a check is quicker than that.
-            live, reached = self._live, self._reached
-            try:
-                self._lost = live.meddled(reached.offset if reached.segment == live.first else 0)
-            except OSError as refused:
-                error = refused
-                self._syncer.fail(refused)
-        if error is not None:
-            self._lost = self._lost or f"a sync failed: {error}"
+        self._lost = self._lost or self._meddled or (None if error is None else f"a sync failed: {error}")
         if self._lost is None:
             self._synced = self._reached
         seq = self._synced.seq

@@ -1,7 +1,7 @@
 """Runs the slow syncs of all logs in threads and returns the outcomes on the event loop.
 
 Syncs run in a few threads, several files in parallel. Waking a thread and being woken by it costs about half
-as much as the sync of a fast disk, so of the syncs that are due in one turn of the event loop one runs there
+as much as the sync of a fast disk, so a sync that is alone in its turn of the event loop runs there
 while recent syncs were fast: a disk that becomes slow blocks the loop for one sync, then threads are used.
 
 A failed sync is final: the kernel may have dropped the data and reports the error only once, so nothing
@@ -30,10 +30,10 @@ class Syncer:
 
     ``on_failure`` is called on the event loop, once, with the first error any job raised. With
     ``threads=0`` jobs run inside ``submit``: for tools without an event loop, and for deterministic tests.
-    ``fast_s`` bounds the mean duration up to which a sync may run on the event loop; 0 forbids it.
+    ``fast_s`` bounds the mean duration up to which a lone sync may run on the event loop; 0 forbids it.
     """
 
-    def __init__(self, on_failure: Callable[[Exception], None], threads: int = 8, fast_s: float = FAST_S) -> None:
+    def __init__(self, on_failure: Callable[[Exception], None], threads: int = 4, fast_s: float = FAST_S) -> None:
         self.failed: Exception | None = None
         self._on_failure = on_failure
         self._failure_reported = False
@@ -61,7 +61,8 @@ class Syncer:
             return
         self.begin()
         assert self._loop is not None
-        # Started only after all tasks that are ready now have run: their appends share the sync.
+        # Started only after all tasks that are ready now have run: their appends share the sync, and it is
+        # known whether it is alone.
         if not self._due:
             self._loop.call_soon(self._start_due)
         self._due.append((job, done))
@@ -71,11 +72,6 @@ class Syncer:
         error = self._run(job)
         self._report_failure()
         return error
-
-    def fail(self, error: Exception) -> None:
-        """Note that a sync whose job has ended did not do what it should: as final as an error of the job."""
-        self.failed = self.failed or error
-        self._report_failure()
 
     def close(self) -> None:
         """End the threads after the jobs they hold; outcomes not delivered yet are dropped."""
@@ -88,13 +84,13 @@ class Syncer:
 
     def _start_due(self) -> None:
         due, self._due = self._due, []
-        own = due.pop() if self._mean_s < self._fast_s else None
-        for item in due:
-            self._jobs.put(item)
-        if own is not None:
-            job, done = own
+        if len(due) == 1 and self._mean_s < self._fast_s:
+            job, done = due[0]
             done(self._run(job))
             self._report_failure()
+            return
+        for item in due:
+            self._jobs.put(item)
 
     def _run(self, job: Job) -> Exception | None:
         if self.failed is not None:

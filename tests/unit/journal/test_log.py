@@ -435,24 +435,3 @@ def test_a_disk_that_turns_slow_is_kept_away_from_the_loop_for_a_while():
     for _ in range(30):
         syncer._note(0.0002)
     assert syncer._mean_s < syncer._fast_s
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(("fast", "on_loop"), [(True, 1), (False, 0)])
-async def test_while_the_disk_is_fast_one_of_the_syncs_of_a_turn_runs_on_the_loop(fast, on_loop):
-    syncer = Syncer(pytest.fail, threads=2)
-    syncer._mean_s = 0.0 if fast else 1.0
-    ran, ended = [], asyncio.Event()
-    outcomes = []
-
-    def done(error):
-        outcomes.append(error)
-        if len(outcomes) == 3:
-            ended.set()
-
-    for _ in range(3):
-        syncer.submit(lambda: ran.append(threading.get_ident()), done)
-    await ended.wait()
-    syncer.close()
-    assert outcomes == [None] * 3
-    assert ran.count(threading.get_ident()) == on_loop
