@@ -165,6 +165,8 @@ class LogPrinter:
             page = self.page(since, PAGE, FOLLOW_MS)
             since = page["last_seq"]
             yield from page["events"]
+            if page["events"]:  # a busy team has more in a moment, and each page costs its daemon a call
+                time.sleep(_LOOK_AGAIN_S)
 
     def _read(self, since: int, count: int, wait_ms: int) -> dict[str, Any]:
         if self._agent_id:

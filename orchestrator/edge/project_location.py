@@ -15,6 +15,7 @@ import re
 import stat
 import sys
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -245,6 +246,7 @@ def word_of(directory: Path) -> str:
     return lock_word.STATE if directory.parent == _state_base() else lock_word.TMP
 
 
+@lru_cache(1024)  # asked whenever a record of the agent becomes visible
 def agent_socket(agent_id: str) -> str:
     """The name of an agent's own socket in the run directory; two agents may share one."""
     return f"a{hashlib.sha256(os.fsencode(agent_id)).hexdigest()[:5]}"

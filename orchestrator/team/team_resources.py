@@ -90,12 +90,10 @@ class TeamResources:
 
         def changed(entry: AgentEntry) -> None:
             nonlocal known
-            bases = {f"agent://{entry.agent_id}/{part}" for part in ("outbox", "meta", "artifacts")}
-            bases |= {f"run://{entry.run_id}/broadcast", *TEAM}
-            marks.mark(lambda uri: uri.split("?", 1)[0] in bases)
-            agents = frozenset(self._roster.agents)
-            if agents != known:
-                known = agents
+            # Asked for each record on each connection, most of which have no subscription.
+            marks.mark(lambda uri: uri.split("?", 1)[0] in _showing(entry))
+            if known != self._roster.agents.keys():
+                known = frozenset(self._roster.agents)
                 marks.mark_list()
 
         self._roster.listeners.append(changed)
@@ -134,6 +132,12 @@ class TeamResources:
         except UnicodeDecodeError:
             blob = base64.b64encode(data).decode()
             return types.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
+
+
+def _showing(entry: AgentEntry) -> set[str]:
+    """The URIs, without their queries, of what shows a change of the agent."""
+    own = {f"agent://{entry.agent_id}/{part}" for part in ("outbox", "meta", "artifacts")}
+    return own | {f"run://{entry.run_id}/broadcast", *TEAM}
 
 
 def _lines(records: list[dict[str, Any]]) -> str:
