@@ -90,8 +90,9 @@ async def watch(
                 on_change(state)
         try:
             await _until_touched(state, seen)
-        except (OSError, RuntimeError):
-            # A directory vanished, or the kernel grants no further watches: looking now and then still works.
+        except (OSError, RuntimeError, ImportError):
+            # A directory vanished, or the kernel grants no further watches, or not even a descriptor for the import:
+            # looking now and then still works.
             await wait_until(lambda: None, Signal(), clock.monotonic() + _RECHECK_MS / 1000, clock)
 
 

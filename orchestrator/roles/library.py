@@ -66,8 +66,9 @@ class RoleLibrary:
             broken_before = set(broken)
             try:
                 await self._until_touched(used, seen)
-            except (OSError, RuntimeError):
-                # A folder vanished, or the kernel grants no further watches: looking now and then still works.
+            except (OSError, RuntimeError, ImportError):
+                # A folder vanished, or the kernel grants no further watches, or not even a descriptor for the import:
+                # looking now and then still works.
                 await elapse(_RECHECK_MS / 1000, self._clock)
 
     def _broken(self, used: tuple[str, ...]) -> list[BrokenRole]:

@@ -1,5 +1,6 @@
 """A raw client of the real daemon's socket: what any program of the same user could send, and what it gets."""
 
+import contextlib
 import json
 import os
 import select
@@ -101,9 +102,24 @@ def hello(stage, **changed):
 
 
 def started(stage):
-    """Start the stage's daemon by hand; its process."""
+    """Start the stage's daemon by hand; its process, once it has all the descriptors that it needs by itself."""
     assert stage.cli("daemon", "start").returncode == 0
-    return psutil.Process(until(stage.daemon))
+    return settled(psutil.Process(until(stage.daemon)))
+
+
+def settled(daemon):
+    """Wait until the daemon follows its files, which it begins a second after its start; the daemon."""
+    until(lambda: links(daemon.pid).count("anon_inode:inotify") >= 2)
+    return daemon
+
+
+def links(pid):
+    """What the process's descriptors lead to."""
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(str(fd.readlink()))
+    return found
 
 
 def log(stage):

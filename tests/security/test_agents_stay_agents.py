@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from orchestrator.edge.project_location import agent_socket
-from tests.crash.raw import Raw
+from tests.crash.raw import Raw, settled
 from tests.support import squads
 from tests.support.stage import ORPHAN, RELAY, Wire, alive, until
 
@@ -539,7 +539,7 @@ def test_a_daemon_that_is_started_anew_knows_the_agents_of_its_boot(make_stage):
 def test_agents_that_come_and_go_leave_no_descriptor(make_stage):
     stage = make_stage("overflow = 'window'\n")
     boss = stage.begun()
-    daemon = psutil.Process(until(stage.daemon))
+    daemon = settled(psutil.Process(until(stage.daemon)))
     before = 0
     for _ in range(3):
         assert boss.tool("agents_create", AGENTS)["ready"] == 2

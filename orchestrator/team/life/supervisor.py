@@ -411,6 +411,8 @@ class Supervisor:
                 await self.team_panes.end_abandoned()
             except OrchestratorError as error:
                 log.warning("our session outside tmux was not ended", **error.as_dict())
+            except Exception:
+                log.exception("bug while ending our session outside tmux")
 
     def take_over(self, entry: AgentEntry) -> None:
         """Continue an agent that another daemon launched, with the secret and pane from our files."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,28 @@ async def test_a_watched_file_is_taken_over_refused_and_taken_back(root: Path, h
             file.unlink()
             while (found := await seen.get()) != (9, True):
                 assert found[0] == 5, "the last good one stays until the next good one"
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.anyio
+async def test_files_are_followed_without_the_library_that_watches_them(
+    root: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    state = ConfigState(root, {}, {}, home)
+    seen: asyncio.Queue[str] = asyncio.Queue()
+    task = asyncio.create_task(
+        watch(root, {}, lambda now: seen.put_nowait(now.current.config.overflow), home=home, state=state)
+    )
+    try:
+        async with asyncio.timeout(30):
+            write(sources.project_file(root), 'overflow = "window"\n')
+            assert await seen.get() == "window"
+            write(sources.project_file(root), 'overflow = "refuse"\n')
+            assert await seen.get() == "refuse"
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

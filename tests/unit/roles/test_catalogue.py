@@ -697,11 +697,12 @@ async def test_watching_tells_each_newly_broken_file_once_wherever_it_comes_up(r
 
 
 @pytest.mark.anyio
-async def test_watching_goes_on_where_the_kernel_grants_no_watches(root, monkeypatch):
+@pytest.mark.parametrize("refusal", [OSError(28, "No space left on device"), ImportError("Too many open files")])
+async def test_watching_goes_on_where_the_kernel_grants_no_watches_or_no_library(root, monkeypatch, refusal):
     import watchfiles
 
     def refused(*_, **__):
-        raise OSError(28, "No space left on device")
+        raise refusal
 
     monkeypatch.setattr(watchfiles, "awatch", refused)
     told = asyncio.Queue()
