@@ -68,6 +68,8 @@ install_packages() {
         fail "the packages of requirements.lock could not be installed; see pip's message above"
     .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation -e . </dev/null ||
         fail "the project could not be installed into .venv; see pip's message above"
+    # As pip does for every other package: with PYTHONDONTWRITEBYTECODE each daemon would compile ours for half a second.
+    .venv/bin/python -m compileall -q orchestrator || true
     echo "$wanted" >.venv/setup-stamp
 }
 
