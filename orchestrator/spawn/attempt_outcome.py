@@ -29,6 +29,7 @@ from orchestrator.spawn.run_data import (
     AttemptState,
     EndedAttempt,
     Fault,
+    Node,
     NodeRow,
     Price,
     Reply,
@@ -98,9 +99,8 @@ def prepared(
     return PreparedAttempt(prompt, costs.reserve(size, run.settings.max_completion_tokens, price), price)
 
 
-def kept_for_merge(run: RunRow, rows: Mapping[str, NodeRow], table: ModelTable, limit: Decimal) -> Decimal:
+def kept_for_merge(run: RunRow, merge: Node, table: ModelTable, limit: Decimal) -> Decimal:
     """The amount to keep for a merge of all possible answers; 0 if that is too much to keep."""
-    merge = next(row.node for row in rows.values() if row.node.kind == "merge")
     if caller_kind(merge.model) != "model":
         return Decimal(0)
     answers = run.settings.max_completion_tokens * BYTES_PER_TOKEN * len(merge.needs)

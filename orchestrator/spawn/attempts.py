@@ -19,7 +19,16 @@ from orchestrator.spawn import artifacts, attempt_outcome, owned_runs, transitio
 from orchestrator.spawn.attempt_outcome import PreparedAttempt
 from orchestrator.spawn.callers import caller_kind
 from orchestrator.spawn.fenced_writes import Fenced
-from orchestrator.spawn.run_data import ArtifactRow, AttemptRow, EndedAttempt, Fault, NodeCall, NodeRow, Reply
+from orchestrator.spawn.run_data import (
+    ArtifactRow,
+    AttemptRow,
+    EndedAttempt,
+    Fault,
+    NodeCall,
+    NodeRow,
+    NodeStatus,
+    Reply,
+)
 from orchestrator.spawn.run_state import RunState
 
 log = structlog.get_logger()
@@ -60,13 +69,9 @@ class Attempts:
                 message = "the daemon ended during the call; its whole reservation counts"
                 message += "; it is run once more" if again else "; it was run again already"
                 await work.record.write(transitions.lose_attempt, attempt, again, message)
-                work.attempts[row.node.id, attempt.attempt] = replace(attempt, state="lost")
-                work.rows[row.node.id] = replace(
-                    row,
-                    status="queued" if again else "failed",
-                    reruns=row.reruns + 1,
-                    error=None if again else message,
-                )
+                status: NodeStatus = "queued" if again else "failed"
+                ended = replace(row, status=status, reruns=row.reruns + 1, error=None if again else message)
+                work.put(ended, replace(attempt, state="lost"))
 
     def _unrecorded_answer(self, node_id: str) -> dict[str, Any] | None:
         work = self._work
@@ -157,8 +162,8 @@ class Attempts:
         except Fenced:
             if not await work.record.is_ours():
                 raise
-            work.attempts.pop((row.node.id, attempt.attempt))
-            work.rows[row.node.id] = replace(row, status="queued", attempt=attempt.attempt - 1)
+            work.forget(row.node.id, attempt.attempt)
+            work.take(replace(row, status="queued", attempt=attempt.attempt - 1))
             work.end_with("canceled")
             return False
         failpoints.passed("spawn:claimed")

@@ -21,14 +21,13 @@ from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.spawn import artifacts, attempt_outcome, final_answer, owned_runs, queries, scheduler, transitions
 from orchestrator.spawn.attempts import Attempts
-from orchestrator.spawn.costs import spent
 from orchestrator.spawn.fenced_writes import Fenced
 from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.replies import masked
-from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeEnd, NodeRow, RunOutcome, RunRow
+from orchestrator.spawn.run_data import MERGED, PLAN, AttemptRow, NodeEnd, NodeRow, NodeStatus, RunOutcome, RunRow
 from orchestrator.spawn.run_seals import Seals
 from orchestrator.spawn.run_state import RunDeps, RunState
-from orchestrator.spawn.scheduler import RunView, UncalledNode
+from orchestrator.spawn.scheduler import UncalledNode
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -80,10 +79,9 @@ class RunExecution:
         rows = await work.record.read(partial(owned_runs.nodes, seals=work.seals))
         if rows is None:
             raise Environment("foreign_data", "the nodes of the run are not those that were planned on this machine")
-        for row in rows:
-            work.take(row)
+        work.plan(rows)
         for attempt in await work.record.read(queries.attempts):
-            work.attempts[attempt.node_id, attempt.attempt] = attempt
+            work.note(attempt)
         for file in await work.record.read(partial(owned_runs.answers, seals=work.seals)):
             work.files[file.node_id] = file
         failpoints.passed("spawn:loaded")
@@ -97,7 +95,9 @@ class RunExecution:
                 work.end_with("timeout")
             await self._check_gate()
             work.news = False
-            decision = scheduler.decide(self._view())
+            decision = work.scheduler.next_steps(
+                due=work.ended_pauses(), passed=self._passed, stop=work.stop, joined=self._joined
+            )
             await self._end_nodes(decision.uncalled)
             if decision.end is not None:
                 await self._finish(decision.end)
@@ -105,24 +105,11 @@ class RunExecution:
             if not await self._start(decision.start):
                 await self._wait()
 
-    def _view(self) -> RunView:
-        work = self._state
-        return RunView(
-            mode=work.run.request.mode,
-            rows=tuple(work.rows.values()),
-            places=work.run.settings.max_parallel_nodes,
-            due=frozenset(node_id for node_id, seconds in work.pauses().items() if seconds <= 0),
-            passed=self._passed,
-            stop=work.stop,
-            joined=self._joined,
-        )
-
     async def _wait(self) -> None:
         """Wait until something has happened, a pause is over, or the run's time limit is reached."""
         work = self._state
-        pauses = work.pauses().values()
-        seconds = max(0.0, min([work.left_s(), *pauses]))
-        if work.stopped and not pauses:
+        seconds = max(0.0, min(work.left_s(), work.next_pause_s()))
+        if work.stopped:
             seconds = work.run.settings.run_timeout_s  # what is in flight is being called off
         await wait_until(lambda: work.news or None, work.wake, work.clock.monotonic() + seconds, work.clock)
 
@@ -163,15 +150,13 @@ class RunExecution:
             row = work.rows[node_id]
             prepared = await asyncio.to_thread(self._attempts.prepared, row)
             if prepared.reserved and not self._fits(row, prepared.reserved):
-                if any(other.status == "running" for other in work.rows.values()):
+                if work.scheduler.running:
                     return False  # those in flight may cost less than was reserved
-                if row.node.kind == "merge":
-                    self._joined = True
-                else:
-                    work.end_with("budget")
-                    await work.record.note(
-                        "warning", f"MAX_USD_PER_RUN is reached: {node_id} would need {prepared.reserved}"
-                    )
+                self._joined = row.node.kind == "merge"
+                work.end_with("budget")
+                await work.record.note(
+                    "warning", f"MAX_USD_PER_RUN is reached: {node_id} would need {prepared.reserved}"
+                )
                 return True
             number = row.attempt + 1
             attempt = AttemptRow(
@@ -185,9 +170,10 @@ class RunExecution:
         work = self._state
         limit = work.run.settings.max_usd
         kept = Decimal(0)
-        if row.node.kind != "merge" and scheduler.merge_is_called(self._view()):
-            kept = attempt_outcome.kept_for_merge(work.run, work.rows, work.table, limit)
-        return spent(work.attempts.values()) + reserved + kept <= limit
+        merge = work.scheduler.merge_to_call(joined=self._joined)
+        if merge is not None and row.node.kind != "merge":
+            kept = attempt_outcome.kept_for_merge(work.run, merge, work.table, limit)
+        return work.spent + reserved + kept <= limit
 
     # -- what becomes of it -------------------------------------------------------------------------------------
 
@@ -205,13 +191,9 @@ class RunExecution:
 
     async def _end_nodes(self, uncalled: tuple[UncalledNode, ...]) -> None:
         work = self._state
-        for status, why in dict.fromkeys((node.status, node.why) for node in uncalled):
-            node_ids = [node.node_id for node in uncalled if (node.status, node.why) == (status, why)]
-            end = NodeEnd(status, why, f"{status}: {why}", "error" if status == "failed" else "info")
-            await work.record.write(transitions.end_nodes, node_ids, ("queued", "retry_pending"), end)
-            for node_id in node_ids:
-                work.rows[node_id] = replace(work.rows[node_id], status=status, error=why, retry_at=None)
         if uncalled:
+            ends = {node.node_id: _end_without_call(node.status, node.why) for node in uncalled}
+            await work.record.write(transitions.end_nodes, ends, ("queued", "retry_pending"))
             failpoints.passed("spawn:uncalled")
 
     async def _finish(self, end: scheduler.RunEnd) -> None:
@@ -246,3 +228,7 @@ class RunExecution:
         with contextlib.suppress(Fenced):
             status = "canceled" if work.stop == "canceled" else "failed"
             await work.record.write(transitions.abandon, status, masked(why))
+
+
+def _end_without_call(status: NodeStatus, why: str) -> NodeEnd:
+    return NodeEnd(status, why, f"{status}: {why}", "error" if status == "failed" else "info")

@@ -6,12 +6,14 @@ Shared by the runner, which decides, and by the attempts it starts. Touches noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import heapq
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
-from orchestrator.base.clock import Clock, Signal
+from orchestrator.base.clock import FOR_EVER_S, Clock, Signal
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.fenced_writes import FencedWrites
@@ -28,7 +30,7 @@ from orchestrator.spawn.run_data import (
     RunSettings,
 )
 from orchestrator.spawn.run_seals import Seals
-from orchestrator.spawn.scheduler import Stop
+from orchestrator.spawn.scheduler import Scheduler, Stop
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,10 @@ class RunDeps:
 
 
 class RunState:
-    """A run, from the moment its holder begins with it; ``rows``, ``attempts``, ``files`` as last written."""
+    """A run, from the moment its holder begins with it; ``rows``, ``attempts``, ``files`` as last written.
+
+    ``spent`` is what all attempts together count against MAX_USD_PER_RUN.
+    """
 
     def __init__(self, deps: RunDeps, run: RunRow, key: str, seals: Seals) -> None:
         self.deps = deps
@@ -60,22 +65,39 @@ class RunState:
         self.clock = deps.clock
         self.record = FencedWrites(deps.home, deps.db, deps.clock, run, changed=deps.changed, active_s=self.active_s)
         self.table = shipped()
-        self.rows: dict[str, NodeRow] = {}
         self.attempts: dict[tuple[str, int], AttemptRow] = {}
         self.files: dict[str, ArtifactRow] = {}
-        self.due: dict[str, float] = {}
+        self.spent = Decimal(0)
         self.calls: dict[str, asyncio.Task[Reply | Fault]] = {}
         self.stop: Stop = ""
         self.wake = Signal()
         self.news = False
+        self._pauses: list[tuple[float, str]] = []  # a heap: when a pause ends, and the node's id
         self._began = deps.clock.monotonic()
+        self.plan(())
 
-    def pauses(self) -> dict[str, float]:
-        """The nodes that wait for another attempt, and for how many seconds still."""
-        now = self.clock.monotonic()
-        return {
-            node_id: self.due[node_id] - now for node_id, row in self.rows.items() if row.status == "retry_pending"
-        }
+    def plan(self, rows: Iterable[NodeRow]) -> None:
+        """Take over all nodes, in the order of the plan."""
+        rows = tuple(rows)
+        self.scheduler = Scheduler(self.run.request.mode, self.run.settings.max_parallel_nodes, rows)
+        for row in rows:
+            self._note_pause(row)
+
+    @property
+    def rows(self) -> Mapping[str, NodeRow]:
+        """The nodes by their ids, in the order of the plan."""
+        return self.scheduler.rows
+
+    def ended_pauses(self) -> list[str]:
+        """The nodes whose pause before another attempt has ended since the last call."""
+        now, due = self.clock.monotonic(), []
+        while self._pauses and self._pauses[0][0] <= now:
+            due.append(heapq.heappop(self._pauses)[1])
+        return due
+
+    def next_pause_s(self) -> float:
+        """How long until a pause may end; for ever without one."""
+        return self._pauses[0][0] - self.clock.monotonic() if self._pauses else FOR_EVER_S
 
     @property
     def stopped(self) -> bool:
@@ -111,12 +133,30 @@ class RunState:
 
     def put(self, row: NodeRow, attempt: AttemptRow) -> None:
         """Take over the written state of a node and its attempt."""
-        self.attempts[attempt.node_id, attempt.attempt] = attempt
+        self.note(attempt)
         self.take(row)
 
+    def note(self, attempt: AttemptRow) -> None:
+        """Take over an attempt."""
+        key = attempt.node_id, attempt.attempt
+        self.forget(*key)
+        self.attempts[key] = attempt
+        self.spent += attempt.spent
+
+    def forget(self, node_id: str, number: int) -> None:
+        """Leave out an attempt that was not made."""
+        before = self.attempts.pop((node_id, number), None)
+        if before is not None:
+            self.spent -= before.spent
+
     def take(self, row: NodeRow) -> None:
-        """Take over a node; its pause is measured from now, whatever happens to the wall clock."""
-        self.rows[row.node.id] = row
-        if row.retry_at:
-            pause_s = (datetime.fromisoformat(row.retry_at) - self.clock.now()).total_seconds()
-            self.due[row.node.id] = self.clock.monotonic() + pause_s
+        """Take over a node."""
+        self.scheduler.take(row)
+        self._note_pause(row)
+
+    def _note_pause(self, row: NodeRow) -> None:
+        # Measured from now, whatever happens to the wall clock.
+        if row.status == "retry_pending":
+            ends_at = datetime.fromisoformat(row.retry_at) if row.retry_at else self.clock.now()
+            pause_s = (ends_at - self.clock.now()).total_seconds()
+            heapq.heappush(self._pauses, (self.clock.monotonic() + pause_s, row.node.id))

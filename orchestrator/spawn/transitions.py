@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 
 import orjson
@@ -335,9 +335,8 @@ def end_nodes(
     con: sqlite3.Connection,
     run_id: str,
     token: int,
-    node_ids: Sequence[str],
+    ends: Mapping[str, NodeEnd],
     states: Collection[NodeStatus],
-    end: NodeEnd,
     at: str,
 ) -> int:
     """End those of the nodes that are in one of these states, with an event each; how many there were."""
@@ -346,7 +345,7 @@ def end_nodes(
     ended = 0
     which = f"id = ? AND status IN ({', '.join('?' * len(states))})"
     sql = f"UPDATE nodes SET status = ?, error = ?, retry_at = NULL, finished_at = ? WHERE {which}"
-    for node_id in node_ids:
+    for node_id, end in ends.items():
         if con.execute(sql, (end.status, end.error, at, node_key(run_id, node_id), *states)).rowcount:
             ended += add_event(con, run_id, node_id, end.level, end.message, at)
     return ended
@@ -379,10 +378,9 @@ def abandon(con: sqlite3.Connection, run_id: str, token: int, status: RunStatus,
     for row in queries.attempts(con, run_id):
         if row.state == "running":
             lose_attempt(con, run_id, token, row, False, why, at)
-    open_ = [row.node.id for row in queries.nodes(con, run_id) if row.status not in NODE_ENDED]
-    end_nodes(
-        con, run_id, token, open_, ("queued", "running", "retry_pending"), NodeEnd("canceled", why, why, "error"), at
-    )
+    end = NodeEnd("canceled", why, why, "error")
+    open_ = {row.node.id: end for row in queries.nodes(con, run_id) if row.status not in NODE_ENDED}
+    end_nodes(con, run_id, token, open_, ("queued", "running", "retry_pending"), at)
     return finish(con, run_id, token, RunOutcome(status, why, error=why), at)
 
 

@@ -54,7 +54,7 @@ def played(home, play, **how):
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_change_that_the_disk_refused_is_made_once(tmp_path, kept):
     async def play(mine, db):
-        await mine.write(transitions.end_nodes, ["a"], ("queued",), NodeEnd("skipped", "why", "said", "info"))
+        await mine.write(transitions.end_nodes, {"a": NodeEnd("skipped", "why", "said", "info")}, ("queued",))
         assert (await db.read(queries.run, "r1")).active_s == 7.0
         return [one.message for one in await db.read(queries.events, "r1")]
 
@@ -75,7 +75,7 @@ def test_a_holder_that_was_replaced_writes_neither_rows_nor_files(tmp_path):
     async def play(mine, db):
         await db.write(transitions.release, "r1", 1, AT)
         with pytest.raises(Fenced):
-            await mine.write(transitions.end_nodes, ["a"], ("queued",), NodeEnd("skipped", "why", "said", "info"))
+            await mine.write(transitions.end_nodes, {"a": NodeEnd("skipped", "why", "said", "info")}, ("queued",))
         with pytest.raises(Fenced):
             await mine.store("a.json", b"{}", "a", "raw", "m", over=lambda: False)
 

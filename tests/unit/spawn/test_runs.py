@@ -12,7 +12,7 @@ from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.spawn import artifacts, home_location, local_planner
 from orchestrator.spawn.recorded_runs import recorded_runs
-from orchestrator.spawn.run_data import Fault, Reply, RunRequest
+from orchestrator.spawn.run_data import Fault, Reply, RequestedMerge, RunRequest
 from orchestrator.spawn.runs import RunCreation, SpawnRuns
 
 KEY = "sk-or-v1-0123456789abcdef0123456789abcdef"
@@ -493,6 +493,21 @@ def test_people_see_a_run_with_its_nodes_and_cost_while_it_goes_on_and_after_its
     assert running["title"].startswith("1. Say yes")
     assert (ended["status"], ended["done"], ended["failed"]) == ("completed", ended["total"], 0)
     assert ended["needs_human"] is False
+
+
+def test_a_merge_that_the_budget_does_not_pay_for_ends_the_run_with_its_answers_side_by_side(tmp_path, fake):
+    fake.prices["dear/model"] = ("0", "0.01", "0")
+
+    async def run(desk):
+        models = ("openai/gpt-4o-mini",) * 3
+        run_id = await desk.create(mode="collective", models=models, merge=RequestedMerge(model="dear/model"))
+        return await desk.result(run_id), await desk.runs.events(desk.env, run_id, 0, None)
+
+    answer, events = play(tmp_path, run, **model_env(fake, MAX_USD_PER_RUN="0.01"))
+    assert (answer["status"], answer["summary"].partition(";")[0]) == ("completed", "partial: budget")
+    assert answer["merged_output"].count("## collective-") == 3
+    assert len(fake.calls()) == 3
+    assert sum("MAX_USD_PER_RUN" in event["message"] for event in events) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.spawn import scheduler
 from orchestrator.spawn.modes.mode_names import MODES
+from orchestrator.spawn.modes.mode_table import mode_of
 from orchestrator.spawn.run_data import NODE_ENDED, Node, NodeRow
-from orchestrator.spawn.scheduler import RunEnd, RunView, decide, lane, merge_is_called
+from orchestrator.spawn.scheduler import RunEnd, Scheduler, lane
+from tests.support.scanning_scheduler import RunView, decide
 
 
 def task(node_id, needs=(), **more):
@@ -41,34 +44,59 @@ SWARM = [task("a"), task("b"), task("c", "a"), task("d", "ab"), task("e", "cd"),
 
 
 class Run:
-    """A run that is played: `step` does what is decided, `settle` ends a node that runs."""
+    """A run that is played: `step` does what is decided, `settle` ends a node that runs.
+
+    Each decision is compared with that of a scan of all nodes.
+    """
 
     def __init__(self, mode, nodes, places=4):
-        self.rows = {one.id: NodeRow(one, "queued") for one in nodes}
         self.mode, self.places = mode, places
         self.passed, self.stop, self.joined = None, "", False
         self.started = []
         self.due = frozenset()
+        self.begin_again([NodeRow(one, "queued") for one in nodes])
 
-    def view(self):
-        return RunView(
-            self.mode, tuple(self.rows.values()), self.places, self.due, self.passed, self.stop, self.joined
-        )
+    def begin_again(self, rows=None):
+        """As a daemon that takes the run over from another."""
+        self.scheduler = Scheduler(self.mode, self.places, self.rows.values() if rows is None else rows)
+
+    @property
+    def rows(self):
+        return self.scheduler.rows
+
+    def decide(self):
+        """What is decided, with nothing of it done."""
+        self.due &= {one for one, row in self.rows.items() if row.status == "retry_pending"}
+        scan = self.scan()
+        decision = self.scheduler.next_steps(due=self.due, passed=self.passed, stop=self.stop, joined=self.joined)
+        assert (decision.uncalled, decision.start) == (scan.uncalled, scan.start)
+        assert (decision.end is None) == (scan.end is None)
+        assert decision == replace(self.scan(), uncalled=decision.uncalled)
+        assert self.scheduler.running == len(self.running())
+        return decision
+
+    def scan(self):
+        rows = tuple(self.rows.values())
+        return decide(RunView(self.mode, rows, self.places, self.due, self.passed, self.stop, self.joined))
 
     def step(self):
-        decision = decide(self.view())
+        before = dict(self.rows)
+        decision = self.decide()
         for node in decision.uncalled:
-            assert self.rows[node.node_id].status in {"queued", "retry_pending"}
-            self.rows[node.node_id] = replace(self.rows[node.node_id], status=node.status, error=node.why)
+            assert before[node.node_id].status in {"queued", "retry_pending"}
+            assert self.rows[node.node_id] == replace(
+                before[node.node_id], status=node.status, error=node.why, retry_at=None
+            )
         for node_id in decision.start:
             assert self.rows[node_id].status in {"queued", "retry_pending"}
-            self.rows[node_id] = replace(self.rows[node_id], status="running")
+            self.settle(node_id, "running")
             self.started.append(node_id)
         return decision
 
     def settle(self, node_id, status="completed", error=None):
-        self.rows[node_id] = replace(self.rows[node_id], status=status, error=error)
-        if node_id == "cheap" and status != "completed":
+        retry_at = "2026-01-01T00:00:00.000Z" if status == "retry_pending" else None
+        self.scheduler.take(replace(self.rows[node_id], status=status, error=error, retry_at=retry_at))
+        if node_id == "cheap" and status not in {"running", "completed"}:
             self.passed = False
 
     def running(self):
@@ -98,8 +126,8 @@ def test_single_fails_with_its_nodes_own_error():
 
 
 def test_collective_starts_all_peers_at_once_as_far_as_there_are_places():
-    assert decide(Run("collective", COLLECTIVE).view()).start == ("a", "b", "c")
-    assert decide(Run("collective", COLLECTIVE, places=2).view()).start == ("a", "b")
+    assert Run("collective", COLLECTIVE).decide().start == ("a", "b", "c")
+    assert Run("collective", COLLECTIVE, places=2).decide().start == ("a", "b")
 
 
 def test_collective_merges_what_there_is_and_spares_the_merge_of_one_answer():
@@ -121,13 +149,11 @@ def test_a_failed_merge_fails_the_run_and_keeps_the_answers():
 
 def test_money_for_the_merge_is_kept_while_it_still_needs_a_call():
     run = Run("collective", COLLECTIVE)
-    assert merge_is_called(run.view())
-    run.joined = True
-    assert not merge_is_called(run.view())
-    run.joined = False
+    assert run.scheduler.merge_to_call(joined=False) == COLLECTIVE[-1]
+    assert run.scheduler.merge_to_call(joined=True) is None
     run.settle("merged", "running")
-    assert not merge_is_called(run.view())
-    assert not merge_is_called(Run("single", SINGLE).view())
+    assert run.scheduler.merge_to_call(joined=False) is None
+    assert Run("single", SINGLE).scheduler.merge_to_call(joined=False) is None
 
 
 ENDS = {
@@ -176,8 +202,10 @@ def test_a_canceled_part_spares_the_merge_of_a_plan():
     run.settle("a")
     run.settle("b", "canceled")
     run.settle("c", "canceled")
-    [node] = run.step().uncalled
+    decision = run.step()
+    [node] = decision.uncalled
     assert (node.node_id, node.status, node.why) == ("merged", "failed", "upstream failed: b, c")
+    assert decision.end.error == "merged: upstream failed: b, c"
 
 
 def test_several_agents_keep_their_lanes_apart():
@@ -234,7 +262,7 @@ def test_the_evaluator_is_asked_only_about_an_answer_that_passed_the_rules():
 
 def test_plan_goes_one_by_one_and_a_failure_fails_all_that_is_behind_it():
     run = Run("plan", PLAN)
-    assert decide(run.view()).start == ("a",)
+    assert run.decide().start == ("a",)
     end = run.play(b="failed")
     assert (end.status, end.error, end.from_nodes) == ("failed", "b: b broke", ("a",))
     assert run.rows["c"].error == "upstream failed: b"
@@ -290,6 +318,17 @@ def test_a_stopped_run_ends_once_nothing_of_it_is_in_flight(stop, status):
     end = run.step().end
     assert (end.status, end.from_nodes) == (status, ("a",))
     assert run.rows["merged"].status == "canceled"
+
+
+def test_nothing_starts_while_more_nodes_run_than_there_are_places():
+    run = Run("collective", COLLECTIVE, places=1)
+    run.settle("a", "running")
+    run.settle("b", "running")
+    assert run.step().start == ()
+    run.settle("a")
+    assert run.step().start == ()
+    run.settle("b")
+    assert run.step().start == ("c",)
 
 
 def test_a_pause_holds_a_node_back_until_it_is_over_and_takes_no_place():
@@ -380,5 +419,55 @@ def test_every_history_ends_with_every_node_ended_and_nothing_begun_before_what_
         assert end.from_nodes or run.rows["merged"].status == "completed"
     if end.status == "failed":
         assert end.error
-    assert decide(run.view()).end == end
-    assert not decide(run.view()).start
+    assert run.decide().end == end
+    assert not run.decide().start
+
+
+@st.composite
+def strange_dags(draw):
+    """A plan of no mode's form: the scheduler decides for any."""
+    ids = [f"n{at}" for at in range(draw(st.integers(1, 20)))]
+    nodes = []
+    for at, one in enumerate(ids):
+        needs = draw(st.lists(st.sampled_from(ids[:at]), unique=True, max_size=4)) if at else ()
+        kind = "evaluate" if needs and draw(st.integers(0, 9)) == 0 else "task"
+        tier = draw(st.sampled_from(["", "", "", "cheap", "premium"]))
+        nodes.append(
+            task(one, needs, kind=kind, tier=tier, model=draw(st.sampled_from(["m", "m", "agent:x", "agent:y"])))
+        )
+    return [*nodes, merge(ids)] if draw(st.booleans()) else nodes
+
+
+@given(mode=st.sampled_from(MODES), nodes=strange_dags(), data=st.data())
+def test_what_changed_nodes_alone_decide_is_what_a_scan_of_all_nodes_decides(mode, nodes, data):
+    run = Run(mode, nodes, places=data.draw(st.integers(1, 5)))
+    while run.step().end is None and len(run.started) < 60 and data.draw(st.integers(0, 30)):
+        for one in data.draw(st.lists(st.sampled_from(run.running()), unique=True)) if run.running() else ():
+            ways = ["completed"] * 4 + ["failed", "canceled", "retry_pending", "queued"]
+            run.settle(one, data.draw(st.sampled_from(ways)), data.draw(st.sampled_from([None, f"{one} broke"])))
+        paused = run.of("retry_pending")
+        run.due |= set(paused if not run.running() else data.draw(st.sets(st.sampled_from(paused))) if paused else ())
+        if data.draw(st.integers(0, 4)) == 0:
+            run.passed = data.draw(st.sampled_from([None, True, False]))
+        if data.draw(st.integers(0, 9)) == 0:
+            run.stop = data.draw(
+                st.sampled_from({"": ["budget", "timeout"], "budget": ["canceled"]}.get(run.stop, [run.stop]))
+            )
+        if data.draw(st.integers(0, 9)) == 0:
+            run.joined = True
+        if data.draw(st.integers(0, 9)) == 0:
+            run.begin_again()
+
+
+def test_a_run_of_many_nodes_costs_one_look_at_each_and_not_one_at_all_of_them_with_each_end(monkeypatch):
+    looks = []
+    swarm = mode_of("swarm")
+    counted = replace(swarm, no_call=lambda node, *facts: looks.append(node.id) or swarm.no_call(node, *facts))
+    monkeypatch.setattr(scheduler, "mode_of", lambda _mode: counted)
+    ids = [f"n{at}" for at in range(500)]
+    alone = Scheduler("swarm", 4, [NodeRow(one, "queued") for one in [*map(task, ids), merge(ids)]])
+    while (steps := alone.next_steps()).end is None:
+        for one in steps.start:
+            alone.take(replace(alone.rows[one], status="running"))
+            alone.take(replace(alone.rows[one], status="completed"))
+    assert sorted(looks) == sorted(ids)

@@ -153,7 +153,7 @@ FENCED = {
     "claim": lambda con, token: claim(con, "b", token=token),
     "settle": lambda con, token: settle(con, "a", token=token),
     "lose": lambda con, token: steps.lose_attempt(con, "r1", token, attempt_of("a"), True, "lost", AT),
-    "turn": lambda con, token: steps.end_nodes(con, "r1", token, ["b"], {"queued"}, SKIPPED, AT),
+    "turn": lambda con, token: steps.end_nodes(con, "r1", token, {"b": SKIPPED}, {"queued"}, AT),
     "finish": lambda con, token: steps.finish(con, "r1", token, RunOutcome("failed", "", "e"), AT),
     "note": lambda con, token: steps.note(con, "r1", token, "info", "m", AT),
 }  # fmt: skip
@@ -277,7 +277,7 @@ def test_a_caller_without_a_price_costs_nothing_and_an_unknown_end_all_that_was_
 def test_a_node_ended_by_something_else_stays_so_but_its_attempt_is_paid(con):
     begun(con)
     claim(con, "a")
-    assert steps.end_nodes(con, "r1", 1, ["a", "b"], {"running"}, CANCELED, AT) == 1
+    assert steps.end_nodes(con, "r1", 1, dict.fromkeys(["a", "b"], CANCELED), {"running"}, AT) == 1
     assert settle(con, "a")
     assert stored(con, "a").status == "canceled"
     assert queries.attempts(con, "r1")[0].spent == Decimal("0.1")
@@ -287,7 +287,7 @@ def test_only_nodes_in_the_named_states_are_turned_with_an_event_each(con):
     begun(con)
     claim(con, "a")
     count = len(said(con))
-    assert steps.end_nodes(con, "r1", 1, ["a", "b", "merged"], {"queued"}, SKIPPED, AT) == 2
+    assert steps.end_nodes(con, "r1", 1, dict.fromkeys(["a", "b", "merged"], SKIPPED), {"queued"}, AT) == 2
     assert [one.status for one in queries.nodes(con, "r1")] == ["running", "skipped", "skipped"]
     assert len(said(con)) == count + 2
     assert stored(con, "b").error == "upstream failed"
@@ -298,7 +298,7 @@ def test_a_run_does_not_end_before_its_nodes_and_attempts(con):
     end = (con, "r1", 1, COMPLETED, AT)
     assert not steps.finish(*end)
     claim(con, "a")
-    steps.end_nodes(con, "r1", 1, ["a", "b", "merged"], {"queued", "running"}, CANCELED, AT)
+    steps.end_nodes(con, "r1", 1, dict.fromkeys(["a", "b", "merged"], CANCELED), {"queued", "running"}, AT)
     assert not steps.finish(*end)
     settle(con, "a", state="canceled")
     assert steps.finish(*end)
@@ -418,7 +418,7 @@ class Lives(RuleBasedStateMachine):
     def turn(self, old, to):
         waiting = {"queued", "retry_pending"}
         end = NodeEnd(to, "e", "m", "info")
-        turned = steps.end_nodes(self.con, "r1", self.tokens(old), ["b", "merged"], waiting, end, AT)
+        turned = steps.end_nodes(self.con, "r1", self.tokens(old), dict.fromkeys(["b", "merged"], end), waiting, AT)
         assert not (turned and old)
 
     @rule(old=OLD)

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.spawn import model_table, node_prompts, run_plan
 from orchestrator.spawn.run_data import NodeRow, RunRequest, RunSettings
-from orchestrator.spawn.scheduler import RunView, decide
+from orchestrator.spawn.scheduler import Scheduler
 
 FIRST = ("debater-1-round-1", "debater-2-round-1", "debater-3-round-1")
 SECOND = ("debater-1-round-2", "debater-2-round-2", "debater-3-round-2")
@@ -22,19 +22,18 @@ def play(stop_after=0, **outcomes):
 
     With ``stop_after`` the budget is used up once that number of nodes have started.
     """
-    rows = {node.id: NodeRow(node, "queued") for node in planned()[1].nodes}
-    started = []
+    scheduler = Scheduler("debate", 8, [NodeRow(node, "queued") for node in planned()[1].nodes])
+    rows, started = scheduler.rows, []
     while True:
         stop = "budget" if stop_after and len(started) >= stop_after else ""
-        steps = decide(RunView("debate", tuple(rows.values()), 8, stop=stop))
-        for node in steps.uncalled:
-            rows[node.node_id] = replace(rows[node.node_id], status=node.status, error=node.why)
+        steps = scheduler.next_steps(stop=stop)
         if steps.end is not None:
             return steps.end, started, rows
         assert steps.start, rows
         for node_id in steps.start:
             status = outcomes.get(node_id.replace("-", "_"), "completed")
-            rows[node_id] = replace(rows[node_id], status=status, error="broke" if status == "failed" else None)
+            error = "broke" if status == "failed" else None
+            scheduler.take(replace(rows[node_id], status=status, error=error))
             started.append(node_id)
 
 
