@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -32,6 +33,8 @@ from orchestrator.spawn.run_data import (
 from orchestrator.spawn.run_state import RunState
 
 log = structlog.get_logger()
+LONG_CHARS = 100_000
+"""A longer answer is made ready for the disk in a thread; for others the way into a thread takes longer."""
 RERUNS = 1
 """How often a node that was in flight when its daemon died is run again."""
 
@@ -48,10 +51,13 @@ class Attempts:
         """Call off whatever is in flight, and leave it as it is written."""
         await call_off([*self._work.calls.values(), *self._tasks])
 
-    def prepared(self, row: NodeRow) -> PreparedAttempt:
+    async def prepared(self, row: NodeRow) -> PreparedAttempt:
         """What a node is asked, and what must be reserved for it."""
         work = self._work
-        return attempt_outcome.prepared(work.deps.home, work.run, row, work.rows, work.files, table=work.table)
+        make = partial(
+            attempt_outcome.prepared, work.deps.home, work.run, row, work.rows, work.files, table=work.table
+        )
+        return await asyncio.to_thread(make) if row.node.needs else make()  # the answers it needs are in files
 
     async def resume(self) -> None:
         """Settle the attempts that were in flight when an earlier daemon died: each is paid once at most."""
@@ -62,7 +68,7 @@ class Attempts:
             if document is not None and document.get("token") == attempt.token:
                 await self._record_document(row, attempt, document)
             elif work.deps.callers[caller_kind(row.node.model)].resumes:
-                prepared = await asyncio.to_thread(self.prepared, row)
+                prepared = await self.prepared(row)
                 self.begin(row, attempt, prepared, claimed=True)
             else:
                 again = row.reruns < RERUNS
@@ -130,7 +136,7 @@ class Attempts:
         failpoints.passed("spawn:answered")
         stored = None
         if isinstance(outcome, Reply):
-            data = await asyncio.to_thread(
+            make = partial(
                 attempt_outcome.document,
                 work.run,
                 row,
@@ -140,6 +146,8 @@ class Attempts:
                 at=work.record.at(),
                 price=prepared.price,
             )
+            long = work.run.settings.redact or len(outcome.text) > LONG_CHARS
+            data = await asyncio.to_thread(make) if long else make()
             seal = work.seals.seal(work.run.id, f"answer:{row.node.id}")
             data = data if seal is None else artifacts.sealed(data, seal)
             try:

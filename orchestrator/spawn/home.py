@@ -162,6 +162,12 @@ class SpawnHome:
         finally:
             self._waiting -= 1
 
+    async def wait_for_end_here(self, run_id: str, seconds: float) -> None:
+        """Wait at most ``seconds`` until this daemon does not execute the run, or no longer."""
+        deadline = self._clock.monotonic() + seconds
+        here = self.run_queue.executes
+        await wait_until(lambda: None if here(run_id) else True, self.moved, deadline, self._clock)
+
     async def together(self, run_id: str, what: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of ``make``, computed once for all calls that need it at once: waiting calls wake together."""
         key = f"{run_id}:{what}", self.count(run_id)

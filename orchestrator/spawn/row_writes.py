@@ -3,7 +3,7 @@
 Functions of a connection, part of the caller's transaction.
 """
 
-# ruff: noqa: S608, PLR0917 - the SQL is put together from our own words; rows are written with their values in order
+# ruff: noqa: PLR0917 - rows are written with their values in order
 from __future__ import annotations
 
 import sqlite3
@@ -42,10 +42,10 @@ def store_active_s(con: sqlite3.Connection, run_id: str, active_s: float) -> Non
 
 def store_artifact(con: sqlite3.Connection, run_id: str, row: ArtifactRow) -> None:
     """Store an artifact's row in the place of the one of that node."""
-    con.execute("DELETE FROM artifacts WHERE run_id = ? AND node_id = ?", (run_id, row.node_id))
     insert(
         con,
         "artifacts",
+        "INSERT OR REPLACE",
         id=node_key(run_id, row.node_id),
         run_id=run_id,
         node_id=row.node_id,
@@ -82,23 +82,17 @@ def add_event(
     event_id: str = "",
 ) -> bool:
     """Write the run's next event; True always, for callers whose step has succeeded with it."""
-    (seq,) = con.execute("SELECT COALESCE(MAX(seq), 0) + 1 FROM events WHERE run_id = ?", (run_id,)).fetchone()
-    insert(
-        con,
-        "events",
-        id=event_id or f"{run_id}:{seq}",
-        run_id=run_id,
-        node_id=node_id,
-        level=level,
-        message=message,
-        ts=at,
-        seq=seq,
+    con.execute(
+        "INSERT INTO events (id, run_id, node_id, level, message, ts, seq) "
+        "SELECT COALESCE(?2, ?1 || ':' || next), ?1, ?3, ?4, ?5, ?6, next "
+        "FROM (SELECT COALESCE(MAX(seq), 0) + 1 AS next FROM events WHERE run_id = ?1)",
+        (run_id, event_id or None, node_id, level, message, at),
     )
     con.execute("UPDATE runs SET updated_at = ? WHERE id = ?", (at, run_id))
     return True
 
 
-def insert(con: sqlite3.Connection, table: str, **values: object) -> None:
+def insert(con: sqlite3.Connection, table: str, how: str = "INSERT", **values: object) -> None:
     """Insert one row; the names of the columns are the keywords."""
     marks = ", ".join("?" * len(values))
-    con.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+    con.execute(f"{how} INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))

@@ -148,7 +148,7 @@ class RunExecution:
         work = self._state
         for node_id in node_ids:
             row = work.rows[node_id]
-            prepared = await asyncio.to_thread(self._attempts.prepared, row)
+            prepared = await self._attempts.prepared(row)
             if prepared.reserved and not self._fits(row, prepared.reserved):
                 if work.scheduler.running:
                     return False  # those in flight may cost less than was reserved

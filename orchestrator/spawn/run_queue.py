@@ -65,6 +65,10 @@ class RunQueue:
         """How many runs need this daemon: those it executes, and those of its own that wait for a place."""
         return len(self._runners) + self._queued
 
+    def executes(self, run_id: str) -> bool:
+        """Whether this daemon executes the run now."""
+        return run_id in self._runners
+
     @property
     def alive(self) -> bool:
         """Whether its loop is running."""

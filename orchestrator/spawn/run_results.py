@@ -24,6 +24,7 @@ RAW_CHARS = 12_000
 MERGED_CHARS = 60_000
 CONTENT_CHARS = 60_000
 EVENTS_MAX = 10_000
+LOOK_S = 0.1
 
 
 async def run_of(home: SpawnHome, run_id: str) -> RunRow:
@@ -43,7 +44,8 @@ async def wait_for_change(
 ) -> None:
     """Wait until the run has ended, ``enough(first mark, mark now)``, or the clock shows ``deadline``.
 
-    BadRequest ``unknown_spawn_run``. Each look is one small read, however large the run.
+    BadRequest ``unknown_spawn_run``. Each look is one small read, however large the run; a large run changes a
+    thousand times in a second, so from the second change on it is looked at every `LOOK_S`, and as it ends.
     """
     first: RunMoment | None = None
     while True:
@@ -52,10 +54,13 @@ async def wait_for_change(
         if now is None:
             await run_of(home, run_id)
             return
-        first = first or now
+        again, first = first is not None, first or now
         left = deadline - clock.monotonic()
         if left <= 0 or now.status in RUN_ENDED or enough(first, now):
             return
+        if again:
+            await home.wait_for_end_here(run_id, min(left, LOOK_S))
+            left = deadline - clock.monotonic()
         await home.wait(run_id, left, seen)
 
 
