@@ -38,7 +38,7 @@ e2e: setup        ## the real CLIs against scripted models, two at once; needs n
 demo: setup       ## a team of three agents on a sample project
 	@$(PY) -P -m orchestrator demo $(ARGS)
 
-bench: setup      ## figures, measured side by side in one run
+bench: setup      ## figures in rounds, what is missed is marked; ARGS='--strict', '--against TREE', 'relays cycles'
 	$(PY) -m benchmarks $(ARGS)
 
 bench-engines: setup  ## what each real CLI costs as an agent, against scripted models

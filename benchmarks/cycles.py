@@ -1,29 +1,82 @@
-"""Durable task cycles inside the daemon's process, beside raw write+fdatasync loops and an SQLite queue.
+"""Durable task cycles inside the daemon's process, beside a raw loop of the same work and an SQLite queue.
 
-A cycle is enqueue, deliver, ack, result of one task. The raw loop does three write+fdatasync per cycle, by as many
-threads of one process as there are agents. All three run by turns in the same run; the ratio is taken round by round.
+A cycle is enqueue, deliver, ack, result of one task. What it appends and syncs is counted while it is measured; the
+raw loop does exactly as many appends of that size and as many fdatasyncs a cycle, to two files per agent, by as many
+threads as there are agents. All run by turns, the raw loop before and after; the ratio is taken round by round.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
-import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from benchmarks.figures import Figure
+from benchmarks.project import PLACE
 from orchestrator.base.clock import SystemClock
 from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import delivery
 from tests.support.team import Team
 
 PAYLOAD = {"command": "true", "note": "x" * 160}
+CYCLES = {1: 400, 8: 100}
+"""By the number of agents: the cycles of each in one round."""
+
+
+def of(agents: int, at_least: float) -> tuple[Figure, ...]:
+    n = f"{agents} agent" + ("s" if agents > 1 else "")
+    return (
+        Figure(f"team_{agents}", f"durable cycles in the daemon's process, {n}", "/s"),
+        Figure(f"ratio_{agents}", "  to the raw loop of the same work", at_least=at_least),
+        Figure(f"raw_{agents}", "  limit: the raw loop of the same work", "/s"),
+        Figure(f"appends_{agents}", "  appends a cycle"),
+        Figure(f"syncs_{agents}", "  syncs a cycle"),
+        Figure(f"cpu_{agents}", "  CPU a cycle", "ms"),
+        Figure(f"sqlite_{agents}", "  SQLite WAL synchronous=FULL queue", "/s"),
+    )
+
+
+FIGURES = (*of(1, 0.6), *of(8, 0.6))
+
+
+class Work:
+    """What the appends and syncs of this process amount to while `counted`."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.syncs: list[None] = []
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        def append(real: Callable[..., int]) -> Callable[..., int]:
+            def call(fd: int, data: bytes, *where: int) -> int:
+                self.sizes.append(len(data))
+                return real(fd, data, *where)
+
+            return call
+
+        def sync(real: Callable[[int], None]) -> Callable[[int], None]:
+            def call(fd: int) -> None:
+                self.syncs.append(None)
+                real(fd)
+
+            return call
+
+        with contextlib.ExitStack() as stack:
+            for name, wrap in (("write", append), ("pwrite", append), ("fsync", sync), ("fdatasync", sync)):
+                stack.enter_context(mock.patch.object(os, name, wrap(getattr(os, name))))
+            yield
+        if not (self.sizes and self.syncs):
+            raise RuntimeError("the journal's appends and syncs could not be counted")
 
 
 def together(work: Callable[[Any], None], each: Iterable[Any]) -> float:
@@ -37,18 +90,25 @@ def together(work: Callable[[Any], None], each: Iterable[Any]) -> float:
     return time.perf_counter() - began
 
 
-def raw(root: Path, workers: int, cycles: int) -> float:
-    """Cycles per second of three write+fdatasync each."""
-    line = b"x" * 255 + b"\n"
+def raw(root: Path, agents: int, cycles: int, work: Work) -> float:
+    """Cycles per second of the same appends and syncs."""
+    total = agents * cycles
+    line = b"x" * (sum(work.sizes) // len(work.sizes) - 1) + b"\n"
 
-    def work(path: Path) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for _ in range(3 * cycles):
-            os.write(fd, line)
-            os.fdatasync(fd)
-        os.close(fd)
+    def loop(agent: int) -> None:
+        fds = [os.open(root / f"{agent}.{n}", os.O_WRONLY | os.O_CREAT | os.O_APPEND) for n in range(2)]
+        appends = syncs = 0
+        for cycle in range(1, cycles + 1):
+            while appends < cycle * len(work.sizes) / total:
+                os.write(fds[appends % 2], line)
+                appends += 1
+                if syncs < cycle * len(work.syncs) / total:
+                    os.fdatasync(fds[(appends - 1) % 2])
+                    syncs += 1
+        for fd in fds:
+            os.close(fd)
 
-    return workers * cycles / together(work, [root / f"raw{n}" for n in range(workers)])
+    return total / together(loop, range(agents))
 
 
 def sqlite_queue(root: Path, workers: int, cycles: int) -> float:
@@ -73,8 +133,8 @@ def sqlite_queue(root: Path, workers: int, cycles: int) -> float:
     return workers * cycles / together(work, range(workers))
 
 
-async def team(root: Path, agents: int, cycles: int) -> float:
-    """Cycles per second of our own calls, in one event loop."""
+async def team(root: Path, agents: int, cycles: int, counted: Work) -> tuple[float, float]:
+    """Cycles per second of our own calls in one event loop, and the CPU of one in ms."""
     syncer = Syncer(lambda error: sys.exit(str(error)))
     made = Team(root, SystemClock(), syncer)
     names = [f"a{n}" for n in range(agents)]
@@ -86,7 +146,7 @@ async def team(root: Path, agents: int, cycles: int) -> float:
         for n in range(cycles):
             await delivery.enqueue(roster, name, task_id=f"t{n}", payload=PAYLOAD, req=f"m:{name}{n}")
             got = await delivery.wait_for_command(roster, name, 1, timeout_s=5, age_s=0, req=f"w:{n}")
-            assert got["command"]["task_id"] == f"t{n}"
+            assert got["command"]["task_id"] == f"t{n}", got
             await delivery.emit_event(
                 roster, name, 1, kind="ack", task_id=None, payload=None, done=None, req=f"a:{name}{n}"
             )
@@ -94,47 +154,45 @@ async def team(root: Path, agents: int, cycles: int) -> float:
                 roster, name, 1, kind="result", task_id=None, payload={"exit_code": 0}, done=None, req=f"r:{name}{n}"
             )
 
-    began = time.perf_counter()
-    await asyncio.gather(*(work(name) for name in names))
-    took = time.perf_counter() - began
+    with counted.counted():
+        began, cpu = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(work(name) for name in names))
+        took, cpu = time.perf_counter() - began, time.process_time() - cpu
     await made.roster.flush()
     made.close()
     syncer.close()
-    return agents * cycles / took
+    total = agents * cycles
+    return total / took, cpu / total * 1000
 
 
-def main(rounds: int = 5, cycles: int = 400) -> list[dict[str, float]]:
-    """Print and return the medians: {workers, team, raw, sqlite, ratio, ratio_min, ratio_max, sqlite_ratio}."""
-    rows = []
-    for workers in (1, 8):
-        each = cycles if workers == 1 else cycles // 4
-        got: dict[str, list[float]] = {"team": [], "raw": [], "sqlite": []}
-        for _ in range(rounds):
-            with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as directory:
-                root = Path(directory)
-                for name in ("r", "s", "t"):
-                    (root / name).mkdir()
-                before = raw(root / "r", workers, each)
-                got["team"].append(asyncio.run(team(root / "t", workers, each)))
-                after = raw(root / "r", workers, each)
-                got["raw"].append((before + after) / 2)
-                got["sqlite"].append(sqlite_queue(root / "s", workers, each))
-        ratios = [ours / floor for ours, floor in zip(got["team"], got["raw"], strict=True)]
-        row = {
-            "workers": workers,
-            **{name: statistics.median(values) for name, values in got.items()},
-            "ratio": statistics.median(ratios),
-            "ratio_min": min(ratios),
-            "ratio_max": max(ratios),
-        }
-        rows.append(row)
-        print(
-            f"durable cycles, {workers} agent(s): team {row['team']:7.0f}/s   raw 3x(write+fdatasync) {row['raw']:7.0f}/s"
-            f"   sqlite FULL {row['sqlite']:7.0f}/s   ratio team/raw {row['ratio']:.2f}"
-            f" ({row['ratio_min']:.2f}..{row['ratio_max']:.2f})"
-        )
-    return rows
+async def rounds() -> AsyncIterator[dict[str, float]]:
+    last: dict[int, Work] = {}
+    while True:
+        out: dict[str, float] = {}
+        for agents, each in CYCLES.items():
+            if agents not in last:  # so that the raw loop can also run before the first round
+                with directory() as root:
+                    last[agents] = Work()
+                    await team(root, agents, each, last[agents])
+            out |= {f"{name}_{agents}": value for name, value in (await one_round(agents, each, last)).items()}
+        yield out
 
 
-if __name__ == "__main__":
-    main()
+async def one_round(agents: int, each: int, last: dict[int, Work]) -> dict[str, float]:
+    with directory() as root:
+        for name in ("before", "team", "after", "sqlite"):
+            (root / name).mkdir()
+        before = raw(root / "before", agents, each, last[agents])
+        work = last[agents] = Work()
+        ours, cpu = await team(root / "team", agents, each, work)
+        floor = (before + raw(root / "after", agents, each, work)) / 2
+        return {
+            "team": ours, "raw": floor, "ratio": ours / floor, "cpu": cpu, "appends": len(work.sizes) / (agents * each),
+            "syncs": len(work.syncs) / (agents * each), "sqlite": sqlite_queue(root / "sqlite", agents, each),
+        }  # fmt: skip
+
+
+@contextlib.contextmanager
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=os.environ.get(PLACE)) as place:
+        yield Path(place)

@@ -1,8 +1,8 @@
 """What people's displays cost: a real daemon with 200 agents and 50 changes a second, with and without them.
 
-Every agent has a pane in which a program prints; over its own socket it gets tasks, reports and waits. In one run
-there is by turns no face, one `top`, a web server with 1 and with 10 pages open, and `status --watch`; then the same
-while nothing changes. A `tmux` that counts its starts stands before the real one in the PATH of all of them.
+Every agent has a pane in which a program prints; over its own socket it gets tasks, reports and waits. In each round
+there is by turns no face, one `top`, a web server with 1 and with 10 pages open, and `status --watch`; then some of
+them while nothing changes. A `tmux` that counts its starts stands before the real one in the PATH of all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import itertools
 import json
 import os
 import re
-import secrets
 import shutil
 import signal
-import statistics
 import struct
 import subprocess
 import sys
@@ -25,26 +23,25 @@ import termios
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from benchmarks import sockets
 from benchmarks import top as top_process
-from benchmarks.relays import Project, percentile, rss, ticks
+from benchmarks.figures import Figure
+from benchmarks.project import Project, cpu_s, spread
+from benchmarks.run import measured_tree, program
 from benchmarks.wire import OWN, Wire
-from orchestrator.edge.project_location import INSTALL, PROTO, SOCKET, VERSION, agent_socket
 
-AGENTS, CHANGES_PER_S, AT_ONCE = 200, 50, 50
-SECONDS, ROUNDS, BOUND_S = 5.0, 3, 60.0
-CLOCK = os.sysconf("SC_CLK_TCK")
+AGENTS, CHANGES_PER_S = 200, 50
+SECONDS, BOUND_S = 4.0, 60.0
 PANE = ["bash", "-c", 'n=0; while :; do echo "line $((n++))"; read -r -t 4; done']
 LINK = re.compile(rb"http://([0-9.]+):(\d+)/#t=(\S+)")
 ON_SCREEN, IN_PAGE = re.compile(rb"(\d+) \xe2\x9c\x93"), re.compile(rb"(\d+) \\u2713")
 AT_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
-HERE = str(Path(__file__).resolve().parents[1])
 
 
 class Lags:
@@ -106,35 +103,19 @@ class Team:
         self._waits: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._late: set[asyncio.Task[None]] = set()
+        self._steps: dict[str, int] = defaultdict(int)
 
     @classmethod
     async def start(cls, project: Project, count: int = AGENTS) -> Team:
         tmux = CountedTmux(project)
         # No relay here: what a program that holds a relay starts counts as that CLI, and gets no web page.
-        subprocess.run([*OWN, "daemon", "start"], cwd=project.root, env=project.env, capture_output=True, check=True)
-        team = cls(project, await _wire(project, SOCKET, kind="cli"), tmux)
-        names = [f"agent-{n:03}" for n in range(count)]
-        for first in range(0, count, AT_ONCE):
-            made = await team.master.call(
-                "agents_create",
-                agents=[
-                    {"name": name, "role": "bench", "engine": "command", "command": PANE}
-                    for name in names[first : first + AT_ONCE]
-                ],
-                ready_wait_ms=0,
-            )
-            for row in made["agents"]:
-                await team._begin(row["agent_id"])
+        if (started := project.command("daemon", "start")).returncode:
+            raise RuntimeError(started.stdout + started.stderr)
+        team = cls(project, await sockets.master(project), tmux)
+        team.agents = await sockets.agents(project, team.master, [f"agent-{n:03}" for n in range(count)], PANE)
+        for agent_id in team.agents:
+            team._wait(agent_id)
         return team
-
-    async def _begin(self, agent_id: str) -> None:
-        engine = self.project.root / ".agents/agents" / agent_id / "engine/launch.json"
-        launch = json.loads(engine.read_text())
-        claim = {"id": agent_id, "epoch": launch["epoch"], "secret": launch["secret"]}
-        wire = await _wire(self.project, agent_socket(agent_id), kind="relay", agent=claim)
-        self.agents[agent_id] = wire
-        await wire.call("wait_for_command", agent_id=agent_id, timeout_ms=0)
-        self._wait(agent_id)
 
     def _wait(self, agent_id: str) -> None:
         self._waits[agent_id] = asyncio.create_task(self._command(agent_id))
@@ -149,13 +130,13 @@ class Team:
 
     async def work(self) -> None:
         """Each change at its time, one agent after another: a new task, `progress`, `result`."""
-        steps, begun = dict.fromkeys(self.agents, 0), time.perf_counter()
+        begun = time.perf_counter()
         for number, agent_id in enumerate(itertools.cycle(self.agents)):
             await asyncio.sleep(begun + number / CHANGES_PER_S - time.perf_counter())
-            task = asyncio.create_task(self._change(agent_id, steps[agent_id]))
+            task = asyncio.create_task(self._change(agent_id, self._steps[agent_id]))
             self._late.add(task)
             task.add_done_callback(self._ended)
-            steps[agent_id] += 1
+            self._steps[agent_id] += 1
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._late.discard(task)
@@ -186,14 +167,6 @@ class Team:
             task.cancel()
         for wire in (*self.agents.values(), self.master):
             await wire.close()
-
-
-async def _wire(project: Project, name: str, **facts: Any) -> Wire:
-    hello = {"proto": PROTO, "version": VERSION, "install": INSTALL, "project": str(project.root)}
-    hello |= {"conn": secrets.token_hex(8), "toolsets": ["team"], **facts}
-    wire = await Wire.to_daemon(project.run_directory() / name, hello)
-    await wire.greet()
-    return wire
 
 
 class CountedTmux:
@@ -235,7 +208,7 @@ async def top(team: Team) -> AsyncIterator[list[int]]:
             terminal.begun.set()
         team.lags.shown(ON_SCREEN, data)
 
-    terminal = Terminal([sys.executable, "-m", "benchmarks.top", str(answer)], team.project, read, PYTHONPATH=HERE)
+    terminal = Terminal(program(measured_tree(), "top", str(answer)), team.project, read)
     async with _ended(terminal):
         yield [terminal.process.pid]
     TOPS.append(json.loads(answer.read_text()))
@@ -302,87 +275,98 @@ async def _ended(terminal: Terminal) -> AsyncIterator[None]:
         await terminal.end()
 
 
+NAMES = {"top": "top", "web_1": "web with 1 page", "web_10": "web with 10 pages", "watch": "status --watch"}
 FACES: dict[str, Callable[[Team], Any]] = {
     "none": no_face, "top": top, "web_1": web(1), "web_10": web(10), "watch": watch,
 }  # fmt: skip
 
 
 IDLE = ("none", "top", "web_10")
-IDLE_S = 10.0
+
+
+def of_face(name: str, words: str) -> tuple[Figure, ...]:
+    top = name == "top"
+    return (
+        Figure(f"{name}_more", f"daemon: CPU more with {words}", "% of a core", at_most=3),
+        Figure(f"{name}_face", f"  CPU of {words}", "% of a core", at_most=15 if top else None),
+        Figure(f"{name}_looks_s", "  more looks at screens by tmux", "/s"),
+        Figure(f"{name}_others_s", "  more calls of tmux for other ends", "/s"),
+        Figure(f"{name}_lag_p50", "  an agent's result -> shown, p50", "ms"),
+        Figure(f"{name}_lag_p95", "  p95", "ms"),
+    )[: 4 if name == "watch" else None]
+
+
+FIGURES = (
+    Figure("start_p50", "top: start to its first screen", "ms", at_most=500),
+    Figure("start_cpu", "  its CPU until then", "ms"),
+    Figure("frame_p50", f"top: frame, {AGENTS} agents, {CHANGES_PER_S} changes a second, p50", "ms"),
+    Figure("frame_p95", "  p95", "ms", at_most=50),
+    Figure("frame_max", "  max", "ms"),
+    Figure("started", "  processes that it started", at_most=0),
+    Figure("none_changes_s", "changes with no face", "/s"),
+    Figure("none_daemon", "daemon: CPU with no face", "% of a core"),
+    *(figure for name, words in NAMES.items() for figure in of_face(name, words)),
+    Figure("idle_none_daemon", "daemon: CPU while only screens change", "% of a core"),
+    Figure("idle_top_more", "  more with top", "% of a core", at_most=1),
+    Figure("idle_top_face", "  CPU of top", "% of a core"),
+    Figure("idle_web_10_more", "  more with web and 10 pages", "% of a core", at_most=1),
+    Figure("idle_web_10_face", "  CPU of web", "% of a core"),
+)
 
 
 @dataclass
-class Sums:
-    """What one face cost, summed over its turns. ``daemon``: each turn in percent of a core."""
+class Turn:
+    """What one face cost for some seconds; percent of a core, and a second."""
 
-    seconds: float = 0.0
-    daemon: list[float] = field(default_factory=list)
-    face: float = 0.0
-    changes: int = 0
-    looks: int = 0
-    others: int = 0
-    lags: list[float] = field(default_factory=list)
-    rss_mb: float = 0.0
-
-    def figures(self, none: Sums) -> dict[str, float]:
-        """``more``: percent of a core that the daemon takes more than with no face, each turn beside its neighbour."""
-        more = [mine - without for mine, without in zip(self.daemon, none.daemon, strict=True)]
-        out = {
-            "daemon": statistics.mean(self.daemon), "more": statistics.median(more), "more_min": min(more),
-            "more_max": max(more), "face": self.face / self.seconds, "changes_s": self.changes / self.seconds,
-            "looks_s": self.looks / self.seconds, "others_s": self.others / self.seconds, "rss_mb": self.rss_mb,
-        }  # fmt: skip
-        if self.lags:
-            out |= {
-                "lag_p50": statistics.median(self.lags), "lag_p95": percentile(self.lags, 0.95),
-                "lag_max": max(self.lags),
-            }  # fmt: skip
-        return out
+    daemon: float
+    face: float
+    changes_s: float
+    looks_s: float
+    others_s: float
+    lags: list[float]
 
 
-async def _turn(team: Team, face: Callable[[Team], Any], sums: Sums, daemon: int, seconds: float) -> None:
+async def turn(team: Team, face: Callable[[Team], Any], daemon: int, seconds: float) -> Turn:
     async with face(team) as pids:
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(1.0)
         team.lags = Lags()
         begun, tmux = time.perf_counter(), team.tmux
-        before = ticks([daemon]), ticks(pids), team.changes, tmux.looks, tmux.others
+        before = cpu_s(daemon), cpu_s(*pids), team.changes, tmux.looks, tmux.others
         await asyncio.sleep(seconds)
-        after = ticks([daemon]), ticks(pids), team.changes, tmux.looks, tmux.others
+        after = cpu_s(daemon), cpu_s(*pids), team.changes, tmux.looks, tmux.others
         took = time.perf_counter() - begun
-        own, faces, changes, looks, others = (end - begin for begin, end in zip(before, after, strict=True))
-        sums.seconds += took
-        sums.daemon.append(own / CLOCK / took * 100)
-        sums.face += faces / CLOCK * 100
-        sums.changes += changes
-        sums.looks += looks
-        sums.others += others
-        sums.lags += team.lags.ms
-        sums.rss_mb = sum(rss(pid) for pid in pids) / 1024
+        own, faces, *others = ((end - begin) / took for begin, end in zip(before, after, strict=True))
+        return Turn(own * 100, faces * 100, *others, team.lags.ms)
 
 
-async def measure(seconds: float = SECONDS, rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """The figures of each face (`Sums.figures`), ``idle_`` before its name while nothing changes, and of top's frames."""
-    project = Project(overflow='"window"', ready_timeout_s=3600.0)
-    busy, idle = {name: Sums() for name in FACES}, {name: Sums() for name in IDLE}
-    try:
+async def rounds() -> AsyncIterator[dict[str, float]]:
+    """The figures of each face while the team works, and with ``idle_`` before its name while nothing changes."""
+    async with Project(overflow='"window"', ready_timeout_s=3600.0) as project:
         team = await Team.start(project)
-        daemon, working = project.daemon_pid(), asyncio.create_task(team.work())
-        await asyncio.sleep(3.0)
-        for _ in range(rounds):
-            for name, face in FACES.items():
-                await _turn(team, face, busy[name], daemon, seconds)
-                if working.done():
-                    working.result()
-        tops = list(TOPS)
-        working.cancel()
-        await asyncio.sleep(5.0)
-        for name in IDLE:
-            await _turn(team, FACES[name], idle[name], daemon, IDLE_S)
-        await team.close()
-    finally:
-        project.close()
-    return {
-        **{name: sums.figures(busy["none"]) for name, sums in busy.items()},
-        **{f"idle_{name}": sums.figures(idle["none"]) for name, sums in idle.items()},
-        "frames": top_process.frames_of(tops),
-    }
+        daemon = project.daemon_pid()
+        while True:
+            working = asyncio.create_task(team.work())
+            await asyncio.sleep(2.0)
+            busy = {name: await turn(team, face, daemon, SECONDS) for name, face in FACES.items()}
+            if working.done():
+                working.result()
+            working.cancel()
+            await asyncio.sleep(2.0)
+            idle = {name: await turn(team, FACES[name], daemon, SECONDS) for name in IDLE}
+            out = {**figures(busy), **{f"idle_{key}": value for key, value in figures(idle).items()}}
+            yield {**out, **top_process.frames_of(TOPS), **await asyncio.to_thread(top_process.starts, 3)}
+            TOPS.clear()
+
+
+def figures(turns: dict[str, Turn]) -> dict[str, float]:
+    """``<face>_more``: percent of a core that the daemon takes more than with no face."""
+    none, out = turns["none"], {}
+    for name, mine in turns.items():
+        out |= {
+            f"{name}_daemon": mine.daemon, f"{name}_more": mine.daemon - none.daemon, f"{name}_face": mine.face,
+            f"{name}_changes_s": mine.changes_s, f"{name}_looks_s": mine.looks_s - none.looks_s,
+            f"{name}_others_s": mine.others_s - none.others_s,
+        }  # fmt: skip
+        if mine.lags:
+            out |= spread(f"{name}_lag", mine.lags)
+    return out

@@ -1,12 +1,12 @@
 """What the code graph costs: a made-up project of 100,000 files and 500,000 edges, asked in a process of its own.
 
 The project is the same for the same numbers. Its index is asked warm and after each of many changes of one file; then
-the same files stand in a ``graph.db`` and an ``index.json``, which their writers replace whole. ``python -m
-benchmarks.gsd FILES EDGES`` prints the table for other numbers.
+the same files stand in a ``graph.db`` and an ``index.json``, which their writers replace whole.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -15,13 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.figures import Figure
+from benchmarks.project import PLACE, spread, status_mb
+from benchmarks.run import measured_tree, program
+
 FILES, EDGES = 100_000, 500_000
 HUBS = 5
 QUERIES = 300
@@ -33,6 +36,26 @@ SYLLABLES = (
 )
 KINDS = ("service", "api", "util", "component", "model", "config", "module", "hook", "test")
 AT = datetime(2026, 1, 1, tzinfo=UTC)
+FIGURES = (
+    Figure("load_s", f"code graph of {FILES:,} files, {EDGES:,} edges: load", "s"),
+    Figure("after_mb", "  memory after it", "MB"),
+    Figure("query_p50", "  gsd_query_intel warm, p50", "ms"),
+    Figure("query_p95", "  p95", "ms", at_most=50),
+    Figure("query_changed_p95", "  after one file changed, p95", "ms", at_most=100),
+    Figure("blast_p50", "  gsd_blast_radius warm, p50", "ms"),
+    Figure("blast_p95", "  p95", "ms", at_most=50),
+    Figure("blast_changed_p95", "  after one file changed, p95", "ms", at_most=100),
+    Figure("first_word_ms", "  the first query of all: one word", "ms"),
+    Figure("first_worst_ms", "  bits of words that lie in every name", "ms"),
+    Figure("first_hub_ms", "  the first blast radius of a hub of a fifth of all files, ten deep", "ms"),
+    Figure("first_next_ms", "  of another", "ms"),
+    Figure("query_kb", "  longest answer of gsd_query_intel", "KB", at_most=60),
+    Figure("blast_kb", "  of gsd_blast_radius", "KB", at_most=60),
+    Figure("stores_load_s", "the same out of graph.db and index.json: load", "s"),
+    Figure("stores_after_mb", "  memory after it", "MB"),
+    Figure("stores_graph_db_s", "  a read after graph.db was written anew", "s"),
+    Figure("stores_index_json_s", "  after index.json was", "s"),
+)
 
 
 def files(count: int, edges: int) -> Iterator[dict[str, Any]]:
@@ -110,7 +133,7 @@ def ask(root: Path, changes: int) -> dict[str, float]:
     from orchestrator.gsd.graph_snapshot import Snapshot
     from orchestrator.gsd.intel.reading import IntelStore
 
-    got: dict[str, float] = {"before_mb": _rss()}
+    got: dict[str, float] = {"before_mb": status_mb(os.getpid(), "VmRSS")}
     store = IntelStore(root)
 
     def snapshot() -> Snapshot:
@@ -119,7 +142,12 @@ def ask(root: Path, changes: int) -> dict[str, float]:
 
     at = time.perf_counter()
     graph: Graph = snapshot().graph
-    got |= {"load_s": time.perf_counter() - at, "after_mb": _rss(), "nodes": len(graph.nodes), "edges": graph.edges}
+    got |= {
+        "load_s": time.perf_counter() - at,
+        "after_mb": status_mb(os.getpid(), "VmRSS"),
+        "nodes": len(graph.nodes),
+        "edges": graph.edges,
+    }
     rng = random.Random(SEED)
     nodes = list(graph.nodes.values())
     hubs = [node for node, _ in graph.hotspots(HUBS)]
@@ -160,10 +188,10 @@ def ask(root: Path, changes: int) -> dict[str, float]:
             found = answer(snapshot(), **asked)
             times.append((time.perf_counter() - at) * 1000)
             longest = max(longest, len(json.dumps(found)))
-        got |= {f"{name}_{key}": value for key, value in _spread(times).items()} | {f"{name}_kb": longest / 1000}
+        got |= spread(name, times) | {f"{name}_kb": longest / 1000}
     if changes:
         got |= _changed(root, snapshot, changes, query)
-    return got | {"end_mb": _rss()}
+    return got | {"end_mb": status_mb(os.getpid(), "VmRSS")}
 
 
 def _changed(
@@ -193,115 +221,53 @@ def _changed(
             found = code_answers.blast_radius(snapshot(), file=facts.imports[0], max_depth=3)
             assert path in [each["path"] for each in found["details"]["directDependents"]] or found.get("truncated")
         (queries if number % 2 else blasts).append((time.perf_counter() - at) * 1000)
-    return {
-        f"{name}_changed_{key}": value
-        for name, times in (("query", queries), ("blast", blasts))
-        for key, value in _spread(times).items()
-    }
+    return spread("query_changed", queries) | spread("blast_changed", blasts)
 
 
-def measure(count: int = FILES, edges: int = EDGES, changes: int = CHANGES) -> dict[str, dict[str, float]]:
-    """By form of the store, ``index`` and ``stores``: what `ask` gives, of a process that did nothing else."""
-    every = list(files(count, edges))
-    got = {}
-    with tempfile.TemporaryDirectory(prefix="orchestrator-bench-") as at:
-        for name, write in (("index", write_index), ("stores", write_stores)):
-            root = Path(at).resolve() / name
+async def rounds() -> AsyncIterator[dict[str, float]]:
+    """Each figure from a process that does nothing else."""
+    every = list(files(FILES, EDGES))
+    with tempfile.TemporaryDirectory(dir=os.environ.get(PLACE)) as at:
+        index, stores = Path(at).resolve() / "index", Path(at).resolve() / "stores"
+        for root, write in ((index, write_index), (stores, write_stores)):
             root.mkdir()
             write(root, every)
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.gsd",
-                "ask",
-                str(root),
-                str(changes if name == "index" else 0),
-            ]
-            done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
-            got[name] = json.loads(done.stdout)
-            if name == "stores":
-                got[name] |= _reload(root)
-    return got
+        del every
+        while True:
+            out = await asyncio.to_thread(in_process, "ask", index, CHANGES)
+            yield out | await asyncio.to_thread(in_process, "reload", stores, 0)
 
 
-def _reload(root: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.gsd", "reload", str(root)]
-    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+def in_process(what: str, root: Path, changes: int) -> dict[str, float]:
+    command = program(measured_tree(), "gsd", what, str(root), str(changes))
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def reload(root: Path) -> dict[str, float]:
-    """How long a read takes after one of the whole stores has been written again with one file changed."""
+    """How long the first read takes, and one after either store has been written again with one file changed."""
     from orchestrator.gsd.intel.reading import IntelStore
 
     store = IntelStore(root)
+    at = time.perf_counter()
     store.read()
+    got = {"stores_load_s": time.perf_counter() - at, "stores_after_mb": status_mb(os.getpid(), "VmRSS")}
     intel = root / ".planning" / "intel"
     with closing(sqlite3.connect(intel / "graph.db")) as con, con:
         source, target = con.execute("SELECT source, target FROM edges ORDER BY rowid LIMIT 1").fetchone()
         con.execute("DELETE FROM edges WHERE source = ? AND target = ?", (source, target))
     at = time.perf_counter()
     store.read()
-    got = {"graph_db_s": time.perf_counter() - at}
+    got["stores_graph_db_s"] = time.perf_counter() - at
     index = json.loads((intel / "index.json").read_bytes())
     next(iter(index["files"].values()))["exports"].append("another")
     (intel / "index.json").write_text(json.dumps(index))
     at = time.perf_counter()
     store.read()
-    return got | {"index_json_s": time.perf_counter() - at}
-
-
-def table(row: Callable[[str, str, str], None], count: int = FILES, edges: int = EDGES) -> None:
-    """One row for each figure."""
-    got = measure(count, edges)
-    index, stores = got["index"], got["stores"]
-    row(
-        f"code graph of {index['nodes']:,.0f} files, {index['edges']:,.0f} edges: load; memory before, after",
-        f"{index['load_s']:.1f} s; {index['before_mb']:.0f}, {index['after_mb']:.0f} MB",
-        "",
-    )
-    for name, tool in (("query", "gsd_query_intel"), ("blast", "gsd_blast_radius")):
-        row(f"  {tool} warm, p50 / p95 / max", _times(index, name), "<= 50 ms p95")
-        row(f"  {tool} after one file changed, p50 / p95 / max", _times(index, f"{name}_changed"), "<= 100 ms")
-    row(
-        "  the same out of graph.db and index.json: load; memory after",
-        f"{stores['load_s']:.1f} s; {stores['after_mb']:.0f} MB",
-        "",
-    )
-    row(
-        "  a read after graph.db, index.json was written anew",
-        f"{stores['graph_db_s']:.1f} s; {stores['index_json_s']:.1f} s",
-        "",
-    )
-    row(
-        "  the first query of all: one word; four bits of words that lie in every name",
-        f"{index['first_word_ms']:.0f} ms; {index['first_worst_ms']:.0f} ms",
-        "",
-    )
-    row(
-        "  the first blast radius of a hub of a fifth of all files, ten deep; of another",
-        f"{index['first_hub_ms']:.0f} ms; {index['first_next_ms']:.0f} ms",
-        "",
-    )
-    row("  longest answer of each", f"{index['query_kb']:.0f} KB; {index['blast_kb']:.0f} KB", "<= 60 KB")
-
-
-def _times(got: dict[str, float], name: str) -> str:
-    return f"{got[f'{name}_p50']:.1f} / {got[f'{name}_p95']:.1f} / {got[f'{name}_max']:.1f} ms"
-
-
-def _spread(times: list[float]) -> dict[str, float]:
-    ordered = sorted(times)
-    last = len(ordered) - 1
-    return {"p50": ordered[last // 2], "p95": ordered[round(last * 0.95)], "max": ordered[-1]}
-
-
-def _rss() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return got | {"stores_index_json_s": time.perf_counter() - at}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] in (["ask"], ["reload"]):
-        where = Path(sys.argv[2])
-        print(json.dumps(ask(where, int(sys.argv[3])) if sys.argv[1] == "ask" else reload(where)))
-    else:
-        table(lambda *cells: print("{:<72} {:<34} {}".format(*cells), flush=True), *map(int, sys.argv[1:3]))
+    where = Path(sys.argv[2])
+    print(json.dumps(ask(where, int(sys.argv[3])) if sys.argv[1] == "ask" else reload(where)))

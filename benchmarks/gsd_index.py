@@ -6,22 +6,30 @@ The files are the sources of what is installed beside this package, and of npm w
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
+from benchmarks.figures import Figure
+from benchmarks.project import PLACE
 from orchestrator.gsd.index import parsing
-from orchestrator.gsd.index.indexing import IndexDone, index
+from orchestrator.gsd.index.indexing import index
 
 FILES = 1000
 SCRIPTS = 300
-ROUNDS = 5
-"""Of each kind; the median counts."""
+FIGURES = (
+    Figure("first_s", f"gsd index of {FILES:,} files, all of them", "s"),
+    Figure("alone_s", "  with one process", "s"),
+    Figure("changed_s", "  after one change", "s"),
+    Figure("added_s", "  after one new file", "s"),
+    Figure("idle_s", "  with nothing new", "s"),
+)
 
 
 def sources(root: Path, endings: tuple[str, ...], skipped: tuple[str, ...] = ()) -> Iterator[Path]:
@@ -53,37 +61,24 @@ def repository(root: Path) -> None:
     subprocess.run(["git", "init", "-q", str(root)], check=True)
 
 
-def median(runs: list[IndexDone]) -> float:
-    return sorted(run.seconds for run in runs)[len(runs) // 2]
-
-
-def index_figures() -> dict[str, Any]:
-    """Seconds of each kind of run, files, edges, bytes; ``alone_s``: the first run with one process to parse."""
-    with tempfile.TemporaryDirectory() as directory:
+async def rounds() -> AsyncIterator[dict[str, float]]:
+    with tempfile.TemporaryDirectory(dir=os.environ.get(PLACE)) as directory:
         root = Path(directory) / "repository"
         root.mkdir()
         repository(root)
-        first = index(root)
-        cold = [first, *(index(root, rebuild=True) for _ in range(ROUNDS - 1))]
-        worth, parsing.WORTH = parsing.WORTH, sys.maxsize
-        alone = [index(root, rebuild=True) for _ in range(ROUNDS)]
-        parsing.WORTH = worth
-        idle = [index(root) for _ in range(ROUNDS)]
-        changed, added = [], []
+        index(root)
         target = sorted(root.rglob("*.py"))[FILES // 3]
-        for n in range(ROUNDS):
-            target.write_text(target.read_text("utf-8", "replace") + f"\nADDED_{n} = {n}\n")
-            changed.append(index(root))
-            target.with_name(f"brand_new_{n}.py").write_text("import json\n")
-            added.append(index(root))
-        assert all(run.changed == 1 for run in changed)
-        assert all(run.added == 1 for run in added)
-        return {
-            "files": first.files, "edges": first.edges, "bytes": first.bytes, "languages": first.languages,
-            "unreadable": len(first.unreadable), "cold_s": median(cold), "alone_s": median(alone),
-            "idle_s": median(idle), "changed_s": median(changed), "added_s": median(added),
-        }  # fmt: skip
-
-
-if __name__ == "__main__":
-    print(index_figures())
+        number = 0
+        while True:
+            number += 1
+            out = {"first_s": index(root, rebuild=True).seconds}
+            with mock.patch.object(parsing, "WORTH", sys.maxsize):
+                out["alone_s"] = index(root, rebuild=True).seconds
+            out["idle_s"] = index(root).seconds
+            target.write_text(target.read_text("utf-8", "replace") + f"\nADDED_{number} = {number}\n")
+            changed = index(root)
+            target.with_name(f"brand_new_{number}.py").write_text("import json\n")
+            added = index(root)
+            if (changed.changed, added.added) != (1, 1):
+                raise RuntimeError(f"{changed.changed} files changed and {added.added} came instead of one each")
+            yield {**out, "changed_s": changed.seconds, "added_s": added.seconds}

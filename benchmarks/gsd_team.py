@@ -1,7 +1,7 @@
 """What a team notices of project intelligence: delivery to a waiting agent while a graph of 100,000 files is read.
 
-The graph is read again and again as long as the rounds last, by touching its file; before and after stand rounds of
-the same run in which nobody asks for anything else.
+In each round there are first deliveries while nobody asks for anything else; then the graph's file is touched, and
+tasks are delivered as long as it is read anew.
 """
 
 from __future__ import annotations
@@ -11,16 +11,24 @@ import json
 import os
 import random
 import sqlite3
-import statistics
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-from benchmarks.relays import Project, agents_of, percentile
-from benchmarks.wire import Wire
+from benchmarks.figures import Figure
+from benchmarks.project import Project, agents_of, spread
+from benchmarks.relays import Side
 
 FILES, EDGES = 100_000, 500_000
-READS = 3
+DELIVERIES = 200
+FIGURES = (
+    Figure("quiet_p50", f"enqueue -> received, {FILES:,} files in a graph.db, p50", "ms"),
+    Figure("quiet_p95", "  p95", "ms"),
+    Figure("busy_p50", "  while that is read, p50", "ms", at_most=5),
+    Figure("busy_p95", "  p95", "ms", at_most=15),
+    Figure("busy_max", "  max", "ms"),
+    Figure("read_s", "  a read", "s"),
+)
 
 
 def graph_db(path: Path, files: int = FILES, edges: int = EDGES) -> None:
@@ -52,59 +60,24 @@ def graph_db(path: Path, files: int = FILES, edges: int = EDGES) -> None:
     db.close()
 
 
-async def delivery(rounds: int = 300) -> dict[str, float]:
-    """ms from enqueue to received: quiet, while a graph is read over and over, quiet again; and how often it was read."""
-    project = Project()
-    store = project.root / ".planning/intel/graph.db"
-    try:
+async def rounds() -> AsyncIterator[dict[str, float]]:
+    async with Project() as project:
+        store = project.root / ".planning/intel/graph.db"
         await asyncio.to_thread(graph_db, store)
-        master, (agent,), (wire,) = await agents_of(project, 1)
-        gsd = await Wire.start(project.root, project.env, "--toolsets", "gsd")
-        await gsd.greet()
-        numbers = iter(range(1_000_000))
+        master, ids, wires = await agents_of(project, 1)
+        side = Side(master, list(zip(ids, wires, strict=True)), project.daemon_pid())
+        gsd = await project.relay("--toolsets", "gsd")
 
-        async def some(reads: int = 0) -> list[float]:
-            """The rounds, and on until a graph has been read so many times more."""
-            found: list[float] = []
-            enough = len(took) + reads
-            while len(found) < rounds or len(took) < enough:
-                waiting = asyncio.create_task(wire.call("wait_for_command", agent_id=agent, timeout_ms=20_000))
-                while (await master.call("agent_get", agent_id=agent))["meta"]["reason"] != "inside wait_for_command":
-                    pass
-                began = time.perf_counter()
-                task = {"task_id": f"t{next(numbers)}", "payload": {}}
-                enqueued = asyncio.create_task(master.call("task_enqueue", agent_id=agent, task=task))
-                assert (await waiting)["status"] == "command"
-                found.append((time.perf_counter() - began) * 1000)
-                await enqueued
-                await wire.call("emit_event", agent_id=agent, type="result")
-            return found
+        async def read() -> float:
+            os.utime(store)
+            began = time.perf_counter()
+            await gsd.call("gsd_blast_radius", file="src-area0-part0-file0")
+            return time.perf_counter() - began
 
-        async def read_on() -> None:
-            while True:
-                os.utime(store)
-                began = time.perf_counter()
-                await gsd.call("gsd_blast_radius", file="src-area0-part0-file0")
-                took.append(time.perf_counter() - began)
-
-        took: list[float] = []
-        await some()  # whatever is loaded once is loaded now
-        quiet = await some()
-        reading = asyncio.create_task(read_on())
-        while not took:  # the first one is also the start of the process
-            await asyncio.wait([reading], timeout=0.1)
-        first, done = took[0], len(took)
-        busy = await some(READS)
-        reads = len(took) - done
-        reading.cancel()
-        await asyncio.wait([reading])
-        again = await some()
-        out: dict[str, Any] = {"first_s": first, "reads": reads, "read_s": statistics.median(took)}
-        for name, values in (("quiet", quiet), ("busy", busy), ("again", again)):
-            out |= {f"{name}_p50": statistics.median(values), f"{name}_p95": percentile(values, 0.95)}
-            out[f"{name}_max"] = max(values)
-        for one in (gsd, wire, master):
-            await one.close()
-        return out
-    finally:
-        project.close()
+        await read()  # the first one is also the start of the process
+        while True:
+            out = spread("quiet", await side.idle(DELIVERIES))
+            reading, busy = asyncio.create_task(read()), []
+            while not reading.done():
+                busy += await side.idle(5)
+            yield {**out, **spread("busy", busy), "read_s": await reading}

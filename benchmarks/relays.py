@@ -1,256 +1,178 @@
-"""What users wait for, measured through real relays and a real daemon: delivery, fan-out, starts, sizes, idle cost.
+"""What users wait for once a team runs, through real relays and a real daemon: delivery, full cycles, fan-out, sizes.
 
-The agents of the delivery figures are plain JSON-RPC clients over their own relays, so that the figures are the
-orchestrator's and not a model's or a worker's.
+The agents are plain JSON-RPC clients over their own relays, so that the figures are the orchestrator's and not a
+model's or a worker's. Beside delivery and cycles stand the same calls to a server by the simplest means (`bare.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import statistics
-import subprocess
-import tempfile
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
 
-from benchmarks.wire import OWN, Wire, agent_env, private_env
+from benchmarks import bare
+from benchmarks.figures import Figure
+from benchmarks.project import (
+    Project,
+    agents_of,
+    command,
+    cpu_s,
+    enqueue,
+    pss_mb,
+    spread,
+    status_mb,
+    until_waiting,
+)
+from benchmarks.wire import Wire
 
-
-def percentile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
-
-
-class Project:
-    """A scratch project with its own tmux server, daemon and environment."""
-
-    def __init__(self, **config: Any) -> None:
-        self.directory = Path(tempfile.mkdtemp(dir=os.environ.get("BENCH_DIR"), prefix="orchestrator-bench-"))
-        self.env = private_env(self.directory)
-        self.root = self.directory / "project"
-        (self.root / ".agents").mkdir(parents=True)
-        self.tmux = f"orchestrator-bench-{os.getpid()}-{time.monotonic_ns()}"
-        lines = [f'tmux_socket = "{self.tmux}"', "session_width = 400", "session_height = 200"]
-        lines += [f"{key} = {value}" for key, value in config.items()]
-        (self.root / ".agents/config.toml").write_text("\n".join(lines) + "\n")
-
-    def run_directory(self) -> Path:
-        (found,) = [path.parent for path in (self.directory / "run").rglob("lock")]
-        return found
-
-    def daemon_pid(self) -> int:
-        answer = subprocess.run(
-            [*OWN, "daemon", "status", "--json"],
-            cwd=self.root,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        import json
-
-        return int(json.loads(answer.stdout)["pid"])
-
-    def close(self) -> None:
-        subprocess.run([*OWN, "daemon", "stop"], cwd=self.root, env=self.env, capture_output=True, check=False)
-        subprocess.run(["tmux", "-L", self.tmux, "kill-server"], capture_output=True, check=False)
-        shutil.rmtree(self.directory, ignore_errors=True)
+AGENTS = 30
+SATURATED = 8
+IDLE_S = 6.0
+FIGURES = (
+    Figure("idle_p50", "enqueue -> received by a waiting agent, p50", "ms", at_most=1.6),
+    Figure("idle_p95", "  p95", "ms", at_most=3),
+    Figure("idle_p99", "  p99", "ms", at_most=6),
+    Figure("bare_idle_p50", "  limit: a bare server and relays that copy, p50", "ms"),
+    Figure("bare_idle_p95", "  limit: p95", "ms"),
+    Figure("cycles_8", f"full cycles (enqueue, wait, ack, result), {SATURATED} agents saturated", "/s", at_least=450),
+    Figure("cpu_8", "  CPU of the daemon, a cycle", "ms", at_most=1.6),
+    Figure("busy_p50", "  enqueue -> received, p50", "ms"),
+    Figure("busy_p95", "  p95", "ms"),
+    Figure("busy_p99", "  p99", "ms", at_most=15),
+    Figure("whole_p50", "  whole cycle, p50", "ms"),
+    Figure("whole_p99", "  p99", "ms"),
+    Figure("bare_cycles_8", "  limit: a bare server and relays that copy", "/s"),
+    Figure("bare_cpu_8", "  limit: its CPU, a cycle", "ms"),
+    Figure("bare_busy_p99", "  limit: its enqueue -> received, p99", "ms"),
+    Figure("cycles_1", "full cycles, 1 agent", "/s"),
+    Figure("cycles_30", f"full cycles, {AGENTS} agents", "/s"),
+    Figure("fanout_s", f"{AGENTS} agents x 5 tasks delivered", "s", at_most=1),
+    Figure("relay_pss_mb", "relay, proportional set size", "MB", at_most=10),
+    Figure("daemon_rss_mb", f"daemon with {AGENTS} agents, resident", "MB"),
+    Figure("idle_cpu_percent", f"idle CPU of the daemon and {AGENTS} waiting relays", "% of a core", at_most=1),
+)
 
 
-IDLE = """\
-import signal, sys
-if sys.orig_argv[-1:] == ["worker"]:
-    while True:
-        signal.pause()
-"""
+class Side:
+    """A master, agents and the server's process: the product's, or those of the bare server."""
 
+    def __init__(self, master: Wire, agents: list[tuple[str, Wire]], server: int) -> None:
+        self.master, self.agents, self.server = master, agents, server
 
-async def agents_of(project: Project, count: int) -> tuple[Wire, list[str], list[Wire]]:
-    """A master and ``count`` agents: in each pane a process that only lives, and a relay of ours that speaks for it."""
-    site = project.directory / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(IDLE)
-    master = await Wire.start(project.root, project.env)
-    await master.greet()
-    made = await master.call(
-        "agents_create",
-        agents=[{"name": f"a{n}", "role": "bench", "env": {"PYTHONPATH": str(site)}} for n in range(count)],
-        ready_wait_ms=0,
-    )
-    ids = [row["agent_id"] for row in made["agents"]]
-    wires = []
-    for agent_id in ids:
-        wire = await Wire.start(project.root, agent_env(project.env, project.root, agent_id), "--agent")
-        await wire.greet()
-        await wire.call("wait_for_command", agent_id=agent_id, timeout_ms=0)
-        wires.append(wire)
-    return master, ids, wires
+    async def cycle(self, agent_id: str, wire: Wire) -> tuple[float, float]:
+        """ms from the enqueue until the task is received, and until its result is stored; both calls are sent at once."""
 
+        async def work() -> tuple[str, float]:
+            got = await command(wire, agent_id)
+            at = time.perf_counter()
+            await wire.call("emit_event", agent_id=agent_id, type="ack")
+            await wire.call("emit_event", agent_id=agent_id, type="result")
+            return got["command"]["task_id"], at
 
-async def latency(rounds: int = 200) -> dict[str, float]:
-    """Enqueue at the master -> command received by a waiting agent, both through real relays; ms."""
-    project = Project()
-    try:
-        master, (agent,), (wire,) = await agents_of(project, 1)
-        found: list[float] = []
-        cycle_began = time.perf_counter()
-        for n in range(rounds):
-            waiting = asyncio.create_task(wire.call("wait_for_command", agent_id=agent, timeout_ms=20_000))
+        began = time.perf_counter()
+        task_id, (got, at) = await asyncio.gather(enqueue(self.master, agent_id), work())
+        assert got == task_id, (got, task_id)
+        return (at - began) * 1000, (time.perf_counter() - began) * 1000
+
+    async def idle(self, count: int) -> list[float]:
+        """ms from the enqueue until the first agent, which waits by then and is the only one that works, has it."""
+        agent_id, wire = self.agents[0]
+        found = []
+        for _ in range(count):
+            waiting = asyncio.create_task(command(wire, agent_id))
             # The wait is under way once the daemon says so: then the agent is idle, and only then we enqueue.
-            while (await master.call("agent_get", agent_id=agent))["meta"]["reason"] != "inside wait_for_command":
+            while (await self.master.call("agent_get", agent_id=agent_id))["meta"][
+                "reason"
+            ] != "inside wait_for_command":
                 pass
             began = time.perf_counter()
-            await asyncio.gather(
-                master.call("task_enqueue", agent_id=agent, task={"task_id": f"t{n}", "payload": {"n": n}}),
-                _received(waiting, began, found),
-            )
-            await wire.call("emit_event", agent_id=agent, type="result")
-        took = time.perf_counter() - cycle_began
-        await wire.close()
-        await master.close()
+            enqueued = asyncio.create_task(enqueue(self.master, agent_id))
+            await waiting
+            found.append((time.perf_counter() - began) * 1000)
+            await enqueued
+            await wire.call("emit_event", agent_id=agent_id, type="result")
+        return found
+
+    async def saturated(self, agents: int, each: int) -> dict[str, float]:
+        """``{per_s, cpu_ms, <busy and whole>_p50 ...}`` of so many agents that begin a cycle as soon as one has ended."""
+        cycles: list[tuple[float, float]] = []
+
+        async def work(agent_id: str, wire: Wire) -> None:
+            cycles.extend([await self.cycle(agent_id, wire) for _ in range(each)])
+
+        began, cpu = time.perf_counter(), cpu_s(self.server)
+        await asyncio.gather(*(work(*agent) for agent in self.agents[:agents]))
+        took, cpu = time.perf_counter() - began, cpu_s(self.server) - cpu
         return {
-            "p50": statistics.median(found), "p95": percentile(found, 0.95), "max": max(found), "n": rounds,
-            "rounds_per_s": rounds / took,
+            "per_s": len(cycles) / took, "cpu_ms": cpu / len(cycles) * 1000,
+            **spread("busy", [received for received, _ in cycles]), **spread("whole", [whole for _, whole in cycles]),
         }  # fmt: skip
-    finally:
-        project.close()
 
 
-async def _received(waiting: asyncio.Task[dict[str, Any]], began: float, found: list[float]) -> None:
-    answer = await waiting
-    found.append((time.perf_counter() - began) * 1000)
-    assert answer["status"] == "command", answer
-
-
-async def many(count: int = 30, tasks: int = 5) -> dict[str, float]:
-    """Fan-out to ``count`` waiting agents, cycles through relays, relay sizes, idle CPU."""
-    project = Project()
-    out: dict[str, float] = {}
-    try:
-        master, ids, wires = await agents_of(project, count)
-
-        async def agent(wire: Wire, agent_id: str) -> list[float]:
-            at = []
-            for _ in range(tasks):
-                got = await wire.call("wait_for_command", agent_id=agent_id, timeout_ms=50_000)
-                assert got["status"] == "command", got
-                at.append(time.perf_counter())
-                await wire.call("emit_event", agent_id=agent_id, type="result")
-            return at
-
-        async def give(agent_id: str) -> None:
-            for n in range(tasks):
-                await master.call("task_enqueue", agent_id=agent_id, task={"task_id": f"f{n}", "payload": n})
-
-        working = [asyncio.create_task(agent(w, a)) for w, a in zip(wires, ids, strict=True)]
-        await _until_idle(master, count)
-        began = time.perf_counter()
-        await asyncio.gather(*(give(agent_id) for agent_id in ids))
-        out["fanout_s"] = max(max(at) for at in await asyncio.gather(*working)) - began
-
-        for name, group in (
-            ("cycles_1", list(zip(wires, ids, strict=True))[:1]),
-            (f"cycles_{count}", list(zip(wires, ids, strict=True))),
-        ):
-            each = 100 if len(group) == 1 else 10
-            began = time.perf_counter()
-            await asyncio.gather(*(_cycles(master, wire, agent_id, each, name) for wire, agent_id in group))
-            out[name] = len(group) * each / (time.perf_counter() - began)
-
-        waits = [
-            asyncio.create_task(wire.call("wait_for_command", agent_id=agent_id, timeout_ms=55_000))
-            for wire, agent_id in zip(wires, ids, strict=True)
-        ]
-        await _until_idle(master, count)
-        pids = [wire.process.pid for wire in wires]
-        out["relay_pss_mb"] = statistics.mean(pss(pid) for pid in pids) / 1024
-        daemon = project.daemon_pid()
-        out["daemon_rss_mb"] = rss(daemon) / 1024
-        before = ticks([daemon, *pids])
-        seconds = 20.0
-        await asyncio.sleep(seconds)
-        out["idle_cpu_percent"] = (ticks([daemon, *pids]) - before) / os.sysconf("SC_CLK_TCK") / seconds * 100
-        for wait in waits:
-            wait.cancel()
-        for wire in (*wires, master):
-            await wire.close()
-        return out
-    finally:
-        project.close()
-
-
-async def _cycles(master: Wire, wire: Wire, agent_id: str, count: int, prefix: str) -> None:
-    for n in range(count):
-        await master.call("task_enqueue", agent_id=agent_id, task={"task_id": f"{prefix}-{n}", "payload": n})
-        await wire.call("wait_for_command", agent_id=agent_id, timeout_ms=20_000)
-        await wire.call("emit_event", agent_id=agent_id, type="ack")
-        await wire.call("emit_event", agent_id=agent_id, type="result")
-
-
-async def _until_idle(master: Wire, count: int) -> None:
-    while True:
-        rows = (await master.call("agent_list"))["agents"]
-        if sum(1 for row in rows if row["reason"] == "inside wait_for_command") == count:
-            return
-
-
-def pss(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1])
-    return 0
-
-
-def rss(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    return 0
-
-
-def ticks(pids: list[int]) -> int:
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total
-
-
-async def starts(rounds: int = 5, relays: int = 30) -> dict[str, float]:
-    """Cold start to answered tools/list, three agents to the third ready, thirty relays against a warm daemon; s."""
-    cold, three, thirty = [], [], []
-    for _ in range(rounds):
-        project = Project()
+async def rounds() -> AsyncIterator[dict[str, float]]:
+    async with Project() as project:
+        server = bare.Server(project.directory / "bare")
         try:
-            began = time.perf_counter()
-            master = await Wire.start(project.root, project.env)
-            await master.greet()
-            await master.ask("tools/list", {})
-            cold.append(time.perf_counter() - began)
-            began = time.perf_counter()
-            made = await master.call(
-                "agents_create", agents=[{"name": f"a{n}", "role": "bench"} for n in range(3)], ready_wait_ms=60_000
-            )
-            assert made["ready"] == 3, made
-            three.append(time.perf_counter() - began)
-            began = time.perf_counter()
-            wires = await asyncio.gather(*(_ready_relay(project) for _ in range(relays)))
-            thirty.append(time.perf_counter() - began)
-            for wire in (*wires, master):
-                await wire.close()
+            await server.start()
+            names = [f"a{n}" for n in range(SATURATED)]
+            plain = Side(await server.relay(), [(name, await server.relay()) for name in names], server.pid)
+            master, ids, wires = await agents_of(project, AGENTS)
+            own = Side(master, list(zip(ids, wires, strict=True)), project.daemon_pid())
+            for side in (own, plain):
+                await side.saturated(SATURATED, 20)  # whatever is loaded once is loaded now
+            while True:
+                yield await one_round(own, plain)
         finally:
-            project.close()
-    return {
-        "cold_p50": statistics.median(cold), "cold_max": max(cold), "three_p50": statistics.median(three),
-        "three_max": max(three), "thirty_p50": statistics.median(thirty), "thirty_max": max(thirty),
+            await server.close()
+
+
+async def one_round(own: Side, plain: Side) -> dict[str, float]:
+    out = spread("idle", await own.idle(200)) | spread("bare_idle", await plain.idle(200))
+    busy, least = await own.saturated(SATURATED, 150), await plain.saturated(SATURATED, 150)
+    out |= {"cycles_8": busy.pop("per_s"), "cpu_8": busy.pop("cpu_ms"), **busy}
+    out |= {"bare_cycles_8": least["per_s"], "bare_cpu_8": least["cpu_ms"], "bare_busy_p99": least["busy_p99"]}
+    out["cycles_1"] = (await own.saturated(1, 100))["per_s"]
+    out["cycles_30"] = (await own.saturated(AGENTS, 10))["per_s"]
+    out["fanout_s"] = await fan_out(own)
+    return out | await idle_costs(own)
+
+
+async def fan_out(side: Side, tasks: int = 5) -> float:
+    """Seconds until all agents have got all their tasks, which are enqueued together while all of them wait."""
+
+    async def agent(agent_id: str, wire: Wire) -> float:
+        for _ in range(tasks):
+            await command(wire, agent_id)
+            at = time.perf_counter()
+            await wire.call("emit_event", agent_id=agent_id, type="result")
+        return at
+
+    async def give(agent_id: str) -> None:
+        for _ in range(tasks):
+            await enqueue(side.master, agent_id)
+
+    working = [asyncio.create_task(agent(*each)) for each in side.agents]
+    await until_waiting(side.master, *(agent_id for agent_id, _ in side.agents))
+    began = time.perf_counter()
+    await asyncio.gather(*(give(agent_id) for agent_id, _ in side.agents))
+    return max(await asyncio.gather(*working)) - began
+
+
+async def idle_costs(side: Side) -> dict[str, float]:
+    """What the daemon and its relays take while all agents wait."""
+    waits = [asyncio.create_task(command(wire, agent_id)) for agent_id, wire in side.agents]
+    await until_waiting(side.master, *(agent_id for agent_id, _ in side.agents))
+    pids = [wire.process.pid for _, wire in side.agents if wire.process]
+    before = cpu_s(side.server, *pids)
+    await asyncio.sleep(IDLE_S)
+    used = cpu_s(side.server, *pids) - before
+    out = {
+        "relay_pss_mb": statistics.mean(map(pss_mb, pids)), "daemon_rss_mb": status_mb(side.server, "VmRSS"),
+        "idle_cpu_percent": used / IDLE_S * 100,
     }  # fmt: skip
-
-
-async def _ready_relay(project: Project) -> Wire:
-    wire = await Wire.start(project.root, project.env)
-    await wire.greet()
-    await wire.ask("tools/list", {})
-    return wire
+    for (agent_id, wire), waiting in zip(side.agents, waits, strict=True):  # the next round begins without a wait
+        await enqueue(side.master, agent_id)
+        await waiting
+        await wire.call("emit_event", agent_id=agent_id, type="result")
+    return out

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -29,8 +28,13 @@ class Wire:
 
     @classmethod
     async def start(cls, project: Path, env: dict[str, str], *arguments: str) -> Wire:
+        return await cls.through([*OWN, "mcp", *arguments], project, env)
+
+    @classmethod
+    async def through(cls, relay: list[str], directory: Path, env: dict[str, str]) -> Wire:
+        """Over the stdin and stdout of this command."""
         process = await asyncio.create_subprocess_exec(
-            *OWN, "mcp", *arguments, cwd=project, env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            *relay, cwd=directory, env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL, limit=1 << 24,
         )  # fmt: skip
         assert process.stdin is not None
@@ -53,6 +57,9 @@ class Wire:
             waiter = self._open.pop(message.get("id"), None)
             if waiter is not None and not waiter.done():
                 waiter.set_result(message)
+        for waiter in self._open.values():
+            if not waiter.done():
+                waiter.set_exception(ConnectionError("the conversation has ended"))
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         key = next(self._ids)
@@ -70,31 +77,21 @@ class Wire:
         self._writer.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The answer of a tool; an error is raised, and so is a duplicate, for nothing was done then."""
         result = await self.ask("tools/call", {"name": tool, "arguments": arguments})
-        if result.get("isError"):
-            raise RuntimeError(result["structuredContent"])
-        return result["structuredContent"]
+        answer: dict[str, Any] = result["structuredContent"]
+        if result.get("isError") or answer.get("duplicate"):
+            raise RuntimeError(f"{tool}: {answer}")
+        return answer
 
     async def close(self) -> None:
+        """End the conversation and the relay; harmless twice."""
         self._writer.close()
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGTERM)
             await self.process.wait()
         self._reader.cancel()
-
-
-def private_env(root: Path) -> dict[str, str]:
-    """An environment of its own: home, configuration and run directory below ``root``; no tmux around it."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("TMUX", "ORCHESTRATOR_", "XDG_"))}
-    for name in ("home", "run"):
-        (root / name).mkdir(exist_ok=True, mode=0o700)
-    env.update(
-        HOME=str(root / "home"),
-        ORCHESTRATOR_RUN_BASE=str(root / "run"),
-        ORCHESTRATOR_STATE_DIR=str(root / "state"),
-    )
-    return env
 
 
 def agent_env(env: dict[str, str], project: Path, agent_id: str) -> dict[str, str]:
