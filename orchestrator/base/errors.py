@@ -342,7 +342,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the window is too small for another agent pane",
         'make the window larger, delete an agent, or set overflow = "window" or layout = "focus"',
     ),
-    "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.2 or newer"),
+    "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.3 or newer"),
     "pane_unknown": (
         Environment,
         "the master's pane cannot be determined: its CLI shares one background process among several panes",

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output
 from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.facts import FromDaemon
 from orchestrator.cli.options import AgentWord, Json
 from orchestrator.faces.daemon_client import DaemonClient, project_here
 from orchestrator.faces.pane_jump import attach_command
+from orchestrator.tmux.installed import installed
 
 
 def peek(
@@ -53,9 +53,7 @@ def attach(agent: AgentWord, as_json: Json = False) -> None:
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadRequest("bad_argument", "attach needs a terminal", f"orchestrator peek {agent_id} prints the screen")
-    program = shutil.which(command[0])
-    if program is None:
-        raise Environment("no_tmux", "tmux is not installed")
+    program, _ = installed()
     sys.stdout.flush()
     # tmux needs this terminal, and nothing is left for us to do.
     os.execv(program, command)  # noqa: S606  (an argv list)

@@ -23,6 +23,7 @@ from orchestrator.base.errors import Environment
 from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.base.platform import process_facts
 from orchestrator.edge import project_location
+from orchestrator.tmux.installed import installed
 from orchestrator.trust.state_dir import VARIABLE
 
 GONE_S = 20.0  # for everything of ours to have ended
@@ -62,8 +63,7 @@ def prepare(demos: Path) -> DemoProject:
 
     Raises Environment: ``no_tmux``, or ``io_failed`` if the copy cannot be written.
     """
-    if shutil.which("tmux") is None:
-        raise Environment("no_tmux", "tmux is not installed")
+    installed()
     home = demos / f"{datetime.now(UTC).astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
     place = DemoProject(home, "" if os.environ.get("TMUX") else f"orchestrator-demo-{os.getpid()}")
     try:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -22,7 +20,7 @@ from orchestrator.cli.options import Json
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import DaemonClient, failed_start, project_here
-from orchestrator.tmux import server_address
+from orchestrator.tmux.installed import installed
 from orchestrator.trust import lock_word
 
 PYTHON = (3, 11)
@@ -141,18 +139,7 @@ def _python(_: Project) -> Iterator[DoctorFinding]:
 
 
 def _tmux(_: Project) -> Iterator[DoctorFinding]:
-    program = shutil.which("tmux")
-    if program is None:
-        raise Environment("no_tmux", "tmux is not on PATH")
-    try:
-        shown = subprocess.run(
-            [program, "-V"], capture_output=True, text=True, timeout=10, check=False
-        ).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Environment("no_tmux", f"{program} does not run: {error}") from error
-    if not server_address.supported(shown):
-        yield DoctorFinding("tmux", "bad", f"{shown} is too old", "install tmux 3.2 or newer")
-        return
+    program, shown = installed()
     where = "inside tmux" if os.environ.get("TMUX") else "outside tmux: the team gets its own session"
     yield DoctorFinding("tmux", "ok", f"{shown or 'unknown version'} at {program}, {where}")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.base.errors import BadRequest
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json
 from orchestrator.edge.project_location import own_command
 from orchestrator.faces.daemon_client import project_here
+from orchestrator.tmux.installed import installed
 
 POPUP_SIZE = "90%"
 NOT_HERE = frozenset(("top", "web", "demo", "mcp", "launch", "worker"))
@@ -77,9 +77,7 @@ def _open_popup(root: Path) -> None:
     """Become tmux, which shows the popup to the client of this pane."""
     if not os.environ.get("TMUX"):
         raise BadRequest("bad_argument", "a popup needs tmux, and this terminal is not in it", "orchestrator top")
-    program = shutil.which("tmux")
-    if program is None:
-        raise Environment("no_tmux", "tmux is not installed")
+    program, _ = installed()
     sys.stdout.flush()
     os.execv(program, ["tmux", *popup_words(root)])  # noqa: S606  (an argv list)
 

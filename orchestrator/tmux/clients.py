@@ -106,8 +106,7 @@ def _parsed(line: str) -> AttachedClient | None:
 def show_message(socket: TmuxSocket, client: AttachedClient, text: str) -> None:
     """Show the text, as it is, in the client's status line for a few seconds, or until a key is pressed.
 
-    The key reaches the pane all the same. Harmless if the client has gone; else raises as `Tmux.run`. tmux 3.2 cannot
-    name a client here, and refuses.
+    The key reaches the pane all the same. Harmless if the client has gone; else raises as `Tmux.run`.
     """
     printable = "".join(char if char.isprintable() else " " for char in text)
     flags = [] if client.version < FREEZING_BEFORE else ["-C"]

@@ -55,6 +55,7 @@ def window(socket: TmuxSocket, run: Run, window_id: str) -> libtmux.Window:
 def installed_version() -> str:
     """The version of the program on PATH; Environment ``no_tmux`` or ``tmux_failed``."""
     try:
+        get_version_str.cache_clear()  # the user may have installed another one since
         return get_version_str()  # knows OpenBSD's tmux, which has no -V
     except exc.TmuxCommandNotFound:
         raise Environment("no_tmux", "tmux is not installed") from None

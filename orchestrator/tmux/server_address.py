@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from orchestrator.base.errors import Environment
 
-MINIMUM = (3, 2)
+MINIMUM = (3, 3)
 
 
 class TmuxSocket(NamedTuple):
@@ -43,6 +43,13 @@ def supported(version: str) -> bool:
     """Whether a version is new enough; a version without numbers (``master``) counts as new."""
     numbers = re.search(r"(\d+)\.(\d+)", version)
     return numbers is None or (int(numbers[1]), int(numbers[2])) >= MINIMUM
+
+
+def refuse_old(version: str) -> None:
+    """Raise Environment ``no_tmux`` for a version that is too old."""
+    if not supported(version):
+        step = "install tmux {}.{} or newer; a server that already runs keeps its version until it ends"
+        raise Environment("no_tmux", f"tmux {version.removeprefix('tmux ')} is too old", step.format(*MINIMUM))
 
 
 def is_gone(error: Environment) -> bool:

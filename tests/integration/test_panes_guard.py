@@ -383,21 +383,35 @@ def test_the_version_is_known_with_and_without_a_server(private_server: PrivateS
     private_server.start()
     assert tmux(private_server.socket).version() == installed
     assert server_address.supported(installed)
+    assert installed == os.environ.get("TMUX_EXPECTED", installed), "make tmux-matrix has chosen another one"
+
+
+def test_a_tmux_that_is_installed_later_counts_without_a_new_start(
+    private_server: PrivateServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = '#!/bin/sh\n[ "$1" = -V ] && echo "tmux {}" && exit\necho "no server running on x" >&2\nexit 1\n'
+    for version in ("3.2a", "3.5a"):
+        (tmp_path / "tmux").write_text(program.format(version))
+        (tmp_path / "tmux").chmod(0o755)
+        assert tmux(private_server.socket).version() == version
 
 
 @pytest.mark.parametrize(
     ("version", "enough"),
     [
         ("3.3a", True),
-        ("3.2", True),
-        ("3.1c", False),
+        ("3.3", True),
+        ("tmux 3.10", True),
+        ("3.2a", False),
         ("2.9", False),
         ("4.0", True),
         ("next-3.5", True),
         ("master", True),
+        ("openbsd-7.3", True),
     ],
 )
-def test_versions_from_3_2_on_are_supported(version: str, enough: bool) -> None:
+def test_versions_from_3_3_on_are_supported(version: str, enough: bool) -> None:
     assert server_address.supported(version) is enough
 
 

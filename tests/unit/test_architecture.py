@@ -90,13 +90,16 @@ JOINTS = {
 }
 
 # Modules that import beyond their package's row: the daemon hands the journal its syncer and paths, what the
-# user allows needs `.agents/`, and doctor looks itself.
+# user allows needs `.agents/`, doctor looks itself, and what calls tmux asks for its version.
 EXCEPTIONS = {
     ("orchestrator.daemon.process", "journal"),
     ("orchestrator.project_trust.trust_store", "journal"),
+    ("orchestrator.cli.agent_panes", "tmux"),
+    ("orchestrator.cli.demo_project", "tmux"),
     ("orchestrator.cli.doctor", "tmux"),
     ("orchestrator.cli.doctor_leftovers", "tmux"),
     ("orchestrator.cli.doctor_live", "tmux"),
+    ("orchestrator.cli.top", "tmux"),
 }
 PURE = {"core", "engines"}
 IMPURE = {

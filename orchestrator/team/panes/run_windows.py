@@ -26,7 +26,7 @@ from orchestrator.team.roster.broadcast import TeamRun, new_run
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders, member_tags, panes, splits
 from orchestrator.tmux.panes import PaneInfo
-from orchestrator.tmux.server_address import TmuxSocket, supported
+from orchestrator.tmux.server_address import TmuxSocket, refuse_old
 from orchestrator.tmux.servers import tmux
 
 log = structlog.get_logger()
@@ -63,7 +63,8 @@ class RunWindows:
     async def place_of(self, origin: ConnectionOrigin, *, make: bool) -> MasterWindow | None:
         """The master's pane: by ancestry, else $TMUX_PANE, else its tty; outside tmux our session.
 
-        With ``make`` the detached session is created if there is none; otherwise None is returned.
+        With ``make`` the detached session is created if there is none, and a tmux that is too old is refused;
+        otherwise None is returned.
         """
         return await asyncio.to_thread(self._place_of, origin, make)
 
@@ -72,12 +73,16 @@ class RunWindows:
         if socket is not None:
             pane = master_pane.pane_of(socket, origin)
             if pane is not None:
+                if make:
+                    refuse_old(tmux(socket).version())
                 return MasterWindow(socket, pane, detached=False)
         return self._detached(make)
 
     def _detached(self, make: bool) -> MasterWindow | None:
         config = self._roster.config()
         socket = TmuxSocket(name=config.tmux_socket or None)
+        if make:
+            refuse_old(tmux(socket).version())  # before our session starts a server
         name = self.session_name()
         try:
             existing = splits.find_detached(socket, name)
@@ -155,9 +160,6 @@ class RunWindows:
 
     async def _new_run(self, place: MasterWindow, master: dict[str, Any] | None) -> TeamRun:
         roster = self._roster
-        version = await asyncio.to_thread(lambda: tmux(place.socket).version())
-        if not supported(version):
-            raise Environment("no_tmux", f"tmux {version} is too old")
         now = roster.clock.now()
         run_id = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())

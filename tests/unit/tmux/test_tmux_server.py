@@ -1,4 +1,4 @@
-"""What tmux's sentences mean, in the words of every version from 3.2 to 3.7."""
+"""What tmux's sentences mean, in the words of every version from 3.3 to 3.7."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.tmux.tmux_server import failure
 @pytest.mark.parametrize(
     "sentence",
     [
-        "no space for new pane",  # 3.2 to 3.6, cmd-split-window.c
+        "no space for new pane",  # up to 3.6, cmd-split-window.c
         "size or position no space for a new pane",  # 3.7: the same, with the cause of layout.c
     ],
 )
