@@ -25,7 +25,7 @@ _SGR = re.compile(r"\x1b\[([0-9;:]*)m")
 _CODES = re.compile(r"\x1b\[[0-9;:]*m|\x1b\]8;[^\x07\x1b]*(?:\x07|\x1b\\)|[\x0e\x0f]")
 _LEADING = re.compile(r"(?:\x1b\[[0-9;:]*m)+")
 _BATCH_BYTES = 12_000  # tmux refuses invocations of 16 KiB and more
-_TEXTS = 200  # panes in one invocation of at most 12,000 bytes
+_TEXTS = 160  # panes in one invocation: at most 12,000 bytes, and tmux 3.7 refuses more than 1,000 words
 
 
 class PaneTag(NamedTuple):
@@ -137,7 +137,7 @@ def _on_after(text: str) -> str:
 def texts(socket: TmuxSocket, wanted: Mapping[str, PaneTag]) -> dict[str, list[str]]:
     """The lines on these panes' screens by pane id, without colours; absent are panes as in `look`.
 
-    One invocation for some 200 panes: it costs less than `look`. Raises as `Tmux.run`.
+    One invocation for some 160 panes: it costs less than `look`. Raises as `Tmux.run`.
     """
     shown: dict[str, list[str]] = {}
     panes = list(wanted)
@@ -146,10 +146,8 @@ def texts(socket: TmuxSocket, wanted: Mapping[str, PaneTag]) -> dict[str, list[s
         batch: list[list[str]] = [["list-panes", "-a", "-F", f"#{{pane_id}} #{{{AGENT_TAG}}} #{{{RUN}}}"]]
         for pane_id in panes[first : first + _TEXTS]:
             # As in `_batches`, in its shortest form: #D is empty for a pane that is gone. The tags are compared here.
-            batch += [
-                ["display", "-p", f"{nonce} {pane_id[1:]}"],
-                ["if", "-Ft", pane_id, "#D", f"capturep -pt{pane_id}"],
-            ]
+            look_there = source(["display", "-p", f"{nonce} {pane_id[1:]}"], ["capturep", f"-pt{pane_id}"])
+            batch.append(["if", "-Ft", pane_id, "#D", look_there])
         tags, *parts = tmux(socket).chain(*batch).split(f"{nonce} ")
         tagged = {tuple(line.split(" ", 2)) for line in tags.splitlines()}
         for part in parts:

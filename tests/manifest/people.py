@@ -138,7 +138,7 @@ PROMISES: dict[str, Promise] = {
             "unit/team/people/test_screen_lines.py::test_while_nobody_looks_nothing_is_asked",
             "unit/team/people/test_screen_lines.py::test_many_faces_that_show_one_agent_ask_for_its_screen_once_a_second",
             "unit/team/people/test_worktree_sizes.py::test_nothing_is_asked_of_git_until_somebody_looks_and_then_only_after_something_happened",
-            "integration/test_screens.py::test_the_texts_of_two_hundred_panes_take_one_invocation_and_only_tagged_panes_count",
+            "integration/test_screens.py::test_the_texts_of_as_many_panes_as_fit_take_one_invocation_and_only_tagged_panes_count",
             "integration/test_agent_figures.py::test_a_face_sees_worktrees_and_screens_and_what_would_not_merge",
         ),
     ),
