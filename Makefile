@@ -2,10 +2,11 @@
 #   make demo ARGS=--keep      make test ARGS='-k worker'
 PY = .venv/bin/python
 ARGS =
+VERSIONS =
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup venv tools check test test-web e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
+.PHONY: setup venv tools check test tmux-matrix test-pythons test-web e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
@@ -26,6 +27,12 @@ check: venv       ## format, lint, types, spelling, generated files
 
 test: setup       ## every test but the long forms and the real CLIs; three at once, for they also wait; ARGS=-n0 for one
 	$(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow and not e2e" $(ARGS)
+
+tmux-matrix: setup  ## the tests marked tmux on each tmux whose source is in TMUX_SOURCES, and on this machine's; VERSIONS='3.5a own' for some
+	$(PY) -m tools.tmux_matrix $(VERSIONS) -- $(ARGS)
+
+test-pythons: setup  ## tests/unit on each Python from 3.11 to 3.14 that is found, two to four minutes each, in .venv-3.N
+	$(PY) -m tools.python_matrix -- $(ARGS)
 
 test-web: setup   ## the web pages in Chromium, which it installs where it may; make e2e has these tests too
 	@sh tools/setup.sh browser
@@ -70,5 +77,5 @@ release-check: setup tools  ## version, changelog, wheel, sdist, and the demo fr
 
 clean:            ## what the other targets left, but .venv
 	@if [ -d .demo ] && [ -x $(PY) ]; then $(PY) -P -m orchestrator demo --end; fi
-	rm -rf .demo dist build mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv-3.* .demo dist build mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv/*' -type d -prune -exec rm -rf {} +

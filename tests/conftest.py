@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 
 from tests.support.stage import MARK, Stage, processes_with
+from tests.support.tmux_server import PrivateServer
 
 pytest_plugins = ["tests.support.faults", "tests.support.spawn_stage"]
 _COUNT = itertools.count(1)
@@ -76,6 +77,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest modules first."""
     places = {name: at for at, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Only a test that is marked may start a tmux server itself."""
+    PrivateServer.may_start = any(item.iter_markers("tmux")) or any(item.iter_markers("e2e"))
 
 
 @pytest.fixture(scope="session", autouse=True)

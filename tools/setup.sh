@@ -1,10 +1,13 @@
 #!/bin/sh
 # Prepares this directory: .venv with the packages of requirements.lock, and tmux. Idempotent, quick the second
-# time, never asks anything. `setup.sh venv` leaves tmux out, `setup.sh browser` adds Chromium. PYTHON=... chooses the
+# time, never asks anything. `setup.sh venv [DIRECTORY]` makes the environment alone, there; `setup.sh browser` adds
+# Chromium, `setup.sh tmux-build` installs what tmux is built with, and nothing else. PYTHON=... chooses the
 # interpreter. On CI strace is installed too, for the tests that make system calls fail; they are skipped where there
 # is none.
 set -eu
 cd "$(dirname "$0")/.."
+venv=.venv
+[ "${1:-}" != venv ] || venv=${2:-.venv}
 
 fail() {
     echo "setup: $1" >&2
@@ -43,34 +46,34 @@ find_python() {
 make_venv() {
     [ -w . ] || fail "cannot write to $(pwd); set it up as the user who owns it"
     python=$(find_python) || fail "needs Python 3.11 or newer; install it, or name it: PYTHON=/path/to/python3 make setup"
-    echo "setup: making .venv with $("$python" --version 2>&1)"
-    rm -rf .venv
-    if ! "$python" -m venv .venv >/dev/null 2>&1; then
-        rm -rf .venv
+    echo "setup: making $venv with $("$python" --version 2>&1)"
+    rm -rf "$venv"
+    if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
+        rm -rf "$venv"
         version=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
         apt_install "$version" || apt_install python3-venv ||
             fail "$python cannot make virtual environments; install its venv module (Debian: apt-get install $version)"
-        "$python" -m venv .venv || fail "$python cannot make a virtual environment"
+        "$python" -m venv "$venv" || fail "$python cannot make a virtual environment"
     fi
 }
 
 install_packages() {
-    # The path belongs to it: scripts of a moved .venv point to the old place.
+    # The path belongs to it: scripts of a moved environment point to the old place.
     wanted=$({ pwd; cat requirements.lock pyproject.toml; } | cksum)
-    if [ -x .venv/bin/python ] && [ "$(cat .venv/setup-stamp 2>/dev/null)" = "$wanted" ] &&
-        is_recent .venv/bin/python; then
+    if [ -x "$venv/bin/python" ] && [ "$(cat "$venv/setup-stamp" 2>/dev/null)" = "$wanted" ] &&
+        is_recent "$venv/bin/python"; then
         return
     fi
     make_venv
     echo "setup: installing the locked packages"
     export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0
-    .venv/bin/python -m pip install --quiet --require-hashes -r requirements.lock </dev/null ||
+    "$venv/bin/python" -m pip install --quiet --require-hashes -r requirements.lock </dev/null ||
         fail "the packages of requirements.lock could not be installed; see pip's message above"
-    .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation -e . </dev/null ||
-        fail "the project could not be installed into .venv; see pip's message above"
+    "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation -e . </dev/null ||
+        fail "the project could not be installed into $venv; see pip's message above"
     # As pip does for every other package: with PYTHONDONTWRITEBYTECODE each daemon would compile ours for half a second.
-    .venv/bin/python -m compileall -q orchestrator || true
-    echo "$wanted" >.venv/setup-stamp
+    "$venv/bin/python" -m compileall -q orchestrator || true
+    echo "$wanted" >"$venv/setup-stamp"
 }
 
 has_tmux() {
@@ -80,9 +83,22 @@ has_tmux() {
     minor=${number#*.}
     minor=${minor%%[!0-9]*}
     case $major in '' | *[!0-9]*) return 0 ;; esac # built from source: "tmux master"
-    [ "$major" -gt 3 ] || { [ "$major" -eq 3 ] && [ "${minor:-0}" -ge 2 ]; }
+    [ "$major" -gt 3 ] || { [ "$major" -eq 3 ] && [ "${minor:-0}" -ge 3 ]; }
 }
 
+can_build_tmux() {
+    for program in cc make autoconf automake bison pkg-config; do
+        command -v "$program" >/dev/null 2>&1 || return 1
+    done
+    pkg-config --exists libevent ncursesw
+}
+
+if [ "${1:-}" = tmux-build ]; then
+    needed="build-essential autoconf automake bison pkg-config libevent-dev libncurses-dev"
+    # shellcheck disable=SC2086  # words
+    can_build_tmux || apt_install $needed || fail "to build tmux, install what Debian names: $needed"
+    exit 0
+fi
 install_packages
 if [ "${1:-}" = browser ]; then
     command -v chromium >/dev/null 2>&1 || apt_install chromium ||
@@ -91,7 +107,7 @@ if [ "${1:-}" = browser ]; then
 fi
 if [ "${1:-}" != venv ] && ! has_tmux; then
     if ! { apt_install tmux && has_tmux; }; then
-        fail "needs tmux 3.2 or newer; install it with the system's package manager (Debian: apt-get install tmux)"
+        fail "needs tmux 3.3 or newer; install it with the system's package manager (Debian: apt-get install tmux)"
     fi
 fi
 if [ "${1:-}" != venv ] && [ -n "${CI:-}" ] && ! command -v strace >/dev/null 2>&1; then

@@ -11,6 +11,8 @@ import pytest
 from tests.support.stage import gone, tree, until, user_panes
 from tests.support.tmux_server import PrivateServer
 
+pytestmark = pytest.mark.tmux
+
 TEAM = [{"name": f"w{n}", "role": "tester"} for n in (1, 2, 3)]
 
 # A CLI as a user starts one: a program in the pane, with the relay as its child.

@@ -11,6 +11,8 @@ from orchestrator.base import package_data
 from orchestrator.core.schemas import SCHEMAS
 from tests.support.stage import TERMINAL, lines_of, until
 
+pytestmark = pytest.mark.tmux
+
 FOREIGN = "---\nname: reviewer\n---\nWritten by another tool.\n"
 
 

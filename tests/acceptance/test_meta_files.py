@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.stage import until
 
+pytestmark = pytest.mark.tmux
+
 
 @pytest.fixture(scope="module")
 def team(shared_stage):

@@ -69,6 +69,7 @@ def test_without_a_daemon_a_name_means_the_same(again):
     assert asked(again, "agent", "show", "id:w01")["meta"]["agent_id"] == "w01"
 
 
+@pytest.mark.tmux
 def test_of_two_windows_the_name_means_the_agent_of_this_one(again):
     inside = again.inside(again.server.start())
     assert asked(again, "up", env=inside)["agents"][0]["agent_id"] == "w01-3"

@@ -8,6 +8,8 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.support import loaded_modules
 from tests.support.stage import BOUND_S, Wire, alive, until
 
@@ -237,6 +239,7 @@ def test_a_daemon_that_lost_its_door_says_nothing_for_the_next_one(stage):
     assert stage.begun().tool("agent_list") == {"agents": []}
 
 
+@pytest.mark.tmux
 def test_a_pane_that_could_not_be_struck_from_the_list_in_time_is_struck_by_the_next_daemon(stage):
     """run.json could not be written when an agent was deleted, and the daemon died before it could be."""
     pane = stage.server.start()

@@ -308,6 +308,7 @@ def asked_to_stop(stage):
     return [[r.get("reason") for r in stage.records(name, "inbox") if r["type"] == "stop"] for name in ("a", "b")]
 
 
+@pytest.mark.tmux
 def test_a_master_that_is_killed_takes_its_team_with_it_if_that_is_wanted(make_stage):
     stage = make_stage(STOP)
     master = stage.begun(stage.inside(stage.server.start()))
@@ -326,6 +327,7 @@ def test_a_master_that_is_killed_takes_its_team_with_it_if_that_is_wanted(make_s
     check(stage.root, ended=True)
 
 
+@pytest.mark.tmux
 def test_a_team_made_from_the_command_line_has_no_master_that_could_go(make_stage):
     stage = make_stage(STOP)
     inside = stage.inside(stage.server.start())
@@ -340,6 +342,7 @@ def test_a_team_made_from_the_command_line_has_no_master_that_could_go(make_stag
     assert asked_to_stop(stage) == [[], []]
 
 
+@pytest.mark.tmux
 def test_a_master_that_goes_leaves_its_team_working_by_default(stage):
     master = stage.begun(stage.inside(stage.server.start()))
     assert master.tool("agents_create", TEAM)["ready"] == 2

@@ -11,6 +11,8 @@ from orchestrator.base import failpoints
 from orchestrator.base.platform import process_facts
 from tests.support.stage import ORPHAN, RELAY, Wire, until
 
+pytestmark = pytest.mark.tmux
+
 AGENTS = {"agents": [{"name": name, "role": "r", "engine": "shell"} for name in ("a", "b")]}
 
 

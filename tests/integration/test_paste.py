@@ -8,6 +8,8 @@ from orchestrator.tmux import panes, paste, screen_capture
 from orchestrator.tmux.screen_capture import PaneTag
 from tests.support.tmux_server import private_server, until
 
+pytestmark = pytest.mark.tmux
+
 __all__ = ["private_server"]
 
 WHOSE = PaneTag("a1", "run-1")

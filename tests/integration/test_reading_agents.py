@@ -100,6 +100,7 @@ def test_only_the_newest_screens_are_kept_and_gc_removes_them_with_the_agent(sta
     assert not folder.parent.exists()
 
 
+@pytest.mark.tmux
 def test_peek_logs_and_attach_show_the_agents_pane(stage):
     window = stage.server.start()
     env = stage.inside(window)

@@ -24,6 +24,7 @@ def shown(stage, window):
     return {pane: member for pane, member in rows if member}
 
 
+@pytest.mark.tmux
 def test_a_visible_member_is_read_in_a_pane_which_goes_with_it(scene):
     master = scene.server.start()
     window = scene.server.show(master, "#{window_id}")
@@ -47,6 +48,7 @@ def test_a_visible_member_is_read_in_a_pane_which_goes_with_it(scene):
     until(lambda: scene.server.run("show-options", "-w", "-t", window) == options)
 
 
+@pytest.mark.tmux
 def test_members_are_shown_beside_an_agent_and_a_killed_daemon_leaves_no_pane(scene):
     master = scene.server.start()
     window = scene.server.show(master, "#{window_id}")

@@ -54,6 +54,7 @@ def enqueue(stage, agent_id, task_id, command="sleep 1000"):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.tmux
 def test_up_makes_the_team_once_changes_what_it_is_told_to_and_down_ends_it(stage):
     describe(stage)
     inside = stage.inside(stage.server.start())
@@ -96,6 +97,7 @@ def test_up_makes_the_team_once_changes_what_it_is_told_to_and_down_ends_it(stag
     assert ended(stage) == {}
 
 
+@pytest.mark.tmux
 def test_outside_tmux_the_team_is_in_the_sessions_window_and_one_run_of_several_can_be_ended(stage):
     describe(stage)
     inside = stage.inside(stage.server.start())
@@ -193,6 +195,7 @@ def test_two_at_once_make_one_team(stage):
     assert stage.cli("down").returncode == 0
 
 
+@pytest.mark.tmux
 def test_only_what_is_missing_is_made_and_a_failed_one_that_is_there_is_left_as_it_is(stage):
     master = stage.begun(stage.inside(stage.server.start()))
     one = {"name": "one", "role": "r", "engine": "shell"}

@@ -424,6 +424,7 @@ def test_a_squad_member_leads_nobody(scene, name):
 # -- and what must work works --------------------------------------------------------------------------------------
 
 
+@pytest.mark.tmux
 def test_a_human_in_a_pane_leads_by_the_command_line(scene):
     stage, answer = scene.stage, scene.answer()
     pane = stage.server.start(session=f"human-{scene.count}")

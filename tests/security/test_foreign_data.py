@@ -619,6 +619,7 @@ def strip(root):
         path.write_text(json.dumps(content))
 
 
+@pytest.mark.tmux
 def test_a_running_team_of_before_goes_on_after_one_question(stage):
     inside = stage.inside(stage.server.start())
     boss = stage.begun(inside)

@@ -34,6 +34,7 @@ def nothing_happened(stage, marker, panes):
     assert sorted(stage.tagged().values() if panes else []) == panes
 
 
+@pytest.mark.tmux
 def test_instructions_in_names_roles_tasks_results_and_file_names_reach_no_shell_no_pane_and_no_trust(stage, marker):
     inside = stage.inside(stage.server.start())
     boss = stage.begun(inside)

@@ -37,6 +37,8 @@ def until(look: Callable[[], T | None], bound_s: float = BOUND) -> T:
 class PrivateServer:
     """One server; ``run`` is tmux's own command line, the facts below are tmux's own words."""
 
+    may_start = True  # in a test: whether it is marked; tests/conftest.py says so
+
     def __init__(self, name: str | None = None) -> None:
         self.socket = TmuxSocket(name=name or f"orchestrator-test-{uuid.uuid4().hex[:12]}", config="/dev/null")
 
@@ -45,6 +47,7 @@ class PrivateServer:
 
     def start(self, width: int = 220, height: int = 60, session: str = "user") -> str:
         """A detached session of one pane that shows what it is given; returns the pane's id."""
+        assert self.may_start, "mark a test that starts a tmux itself: make tmux-matrix runs the marked ones"
         size = ["-x", str(width), "-y", str(height)]
         return self.run("new-session", "-d", "-s", session, *size, "-P", "-F", "#{pane_id}", "--", "env", "cat")
 
