@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
-from orchestrator.tmux.tmux_server import failure
+from orchestrator.tmux import tmux_server
+from orchestrator.tmux.server_address import TmuxSocket
+from orchestrator.tmux.tmux_server import Tmux, failure
 
 
 @pytest.mark.parametrize(
@@ -49,3 +53,20 @@ def test_what_does_not_exist_is_missing(sentence: str) -> None:
 )
 def test_a_server_that_does_not_run_is_gone(sentence: str) -> None:
     assert failure(sentence).facts == {"server_gone": True}
+
+
+def test_commands_of_libtmuxs_objects_go_the_way_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    # libtmux has no cap: a version whose objects call something else than `Server.cmd` must be noticed here.
+    sent: list[list[str]] = []
+
+    def answer(argv: list[str]) -> subprocess.CompletedProcess[str]:
+        sent.append(list(argv))
+        return subprocess.CompletedProcess(argv, 0, "a\nb\n", "")
+
+    monkeypatch.setattr(tmux_server, "invoke", answer)
+    server = Tmux(TmuxSocket(name="x", config="/dev/null"))
+    before = ["tmux", "-u", "-L", "x", "-f", "/dev/null"]
+    for it, target in ((server.pane("%7"), "%7"), (server.window("@3"), "@3")):
+        assert it.cmd("show-options", "-v", "a;").stdout == ["a", "b"]
+        assert sent.pop() == [*before, "show-options", "-t", target, "-v", "a\\;"]
+    assert sent == []
