@@ -1,9 +1,10 @@
 """The hook: a CLI runs it at certain events. It reports each to the daemon and awaits its word at two of them.
 
 These are the end of a turn, and the moment at which an agent's CLI asks its user for a permission. Started as a
-script with ``-IS`` and alive as long as its agent is parked, so it imports almost nothing, our own package included.
-It reads stdin and /proc, speaks to a daemon that runs already, and prints one JSON object. Whatever goes wrong it
-prints ``{}`` and exits 0: a broken hook must never break a turn of the user's CLI, which then asks its user itself.
+script with ``-IS`` and alive as long as its agent is parked, so it imports almost nothing: of our own package only
+what asks the system. It reads stdin, looks at its ancestors, speaks to a daemon that runs already, and prints one
+JSON object. Whatever goes wrong it prints ``{}`` and exits 0: a broken hook must never break a turn of the user's
+CLI, which then asks its user itself.
 """
 # Neither pathlib nor contextlib: they would cost megabytes for as long as the agent is parked.
 # ruff: noqa: PTH109, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123, SIM105
@@ -12,10 +13,19 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import select
 import sys
 import time
+
+try:
+    import pwd
+
+    if not __package__:  # run as a script; our place comes last, for it is full of strangers
+        sys.path.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    from orchestrator.base.platform.basic_facts import ProcessEnd, boot_id, own_ancestors, why_unsupported
+except ImportError:  # neither of the two is on Windows, where nothing would be answered
+    os.write(1, b"{}\n")
+    sys.exit(0)
 
 try:  # what `socket` adds, enums and selectors, is 1 MB
     import _socket as socket
@@ -64,7 +74,7 @@ def main() -> int:
     try:
         for number in (signal.SIGHUP, signal.SIGTERM):  # a CLI under nohup hands on that it ignores them
             signal.signal(number, signal.SIG_DFL)
-        if not os.isatty(0):
+        if why_unsupported() is None and not os.isatty(0):
             output = answer(read_event(0))
     except BaseException:  # noqa: BLE001 - also an interrupt: the CLI must get its JSON
         output = NOTHING
@@ -179,7 +189,7 @@ def is_stopped(directory: str) -> bool:
     """Whether the daemon was stopped by hand since this boot, as `project_location.is_stopped` judges."""
     if not os.path.lexists(f"{directory}/stopped"):
         return False
-    stopped_in, boot = text_of(f"{directory}/stopped").strip(), text_of("/proc/sys/kernel/random/boot_id").strip()
+    stopped_in, boot = text_of(f"{directory}/stopped").strip(), boot_id()
     return stopped_in in ("", boot) or not boot
 
 
@@ -269,22 +279,6 @@ def agent(root: str) -> JsonObject | None:
     return {"id": agent_id, "epoch": int(epoch), "secret": secret}
 
 
-def ancestors() -> list[int]:
-    """The pids above us, nearest first, without 1."""
-    pids: list[int] = []
-    pid = os.getpid()
-    while len(pids) < 64:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                pid = int(file.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            break
-        if pid <= 1:
-            break
-        pids.append(pid)
-    return pids
-
-
 def handshake_line(root: str, cwd: str, conn: str, boot: int, who: JsonObject | None) -> bytes:
     """The first line of every connection, in the shape of `daemon_connection.handshake_line`."""
     hello = {
@@ -297,7 +291,7 @@ def handshake_line(root: str, cwd: str, conn: str, boot: int, who: JsonObject | 
         "cwd": cwd,
         "tmux": os.environ.get("TMUX"),
         "tmux_pane": os.environ.get("TMUX_PANE"),
-        "pids": ancestors(),
+        "pids": own_ancestors()[0],
         "agent": who,
     }
     return json.dumps({"hello": hello}, separators=(",", ":")).encode() + b"\n"
@@ -367,28 +361,28 @@ def agent_socket(agent_id: str) -> str:
     return f"a{sha256(os.fsencode(agent_id)).hexdigest()[:5]}"
 
 
-def watched_parent() -> int:
-    """A descriptor that is readable once our parent has ended; -1 where the system has none."""
+def watched_parent() -> ProcessEnd | None:
+    """The end of our parent, to wait for; None where the system has nothing to wait on."""
     parent = os.getppid()
     try:
-        fd = os.pidfd_open(parent)
-    except (OSError, AttributeError):
-        return -1
+        end = ProcessEnd(parent)
+    except OSError:
+        end = None
     if os.getppid() != parent:
         raise ProcessLookupError("our parent has just ended")
-    return fd
+    return end
 
 
-def ends(parent: int) -> select.poll:
+def ends(parent: ProcessEnd | None) -> select.poll:
     """A poll that knows when nobody needs us any more: our stdout's reader or our parent has gone."""
     poll = select.poll()
     poll.register(1, 0)
-    if parent >= 0:
-        poll.register(parent, select.POLLIN)
+    if parent is not None:
+        poll.register(parent.fileno(), select.POLLIN)
     return poll
 
 
-def gone(parent: int, seconds: float) -> bool:
+def gone(parent: ProcessEnd | None, seconds: float) -> bool:
     """Wait so long; whether nobody needs us any more."""
     return bool(ends(parent).poll(seconds * 1000))
 
@@ -409,7 +403,7 @@ def lives(root: str, agent_id: str, hello: bytes) -> bool:
 
 
 def exchange(
-    sock: socket.socket, lines: bytes, parent: int, look: tuple[str, str, bytes] | None
+    sock: socket.socket, lines: bytes, parent: ProcessEnd | None, look: tuple[str, str, bytes] | None
 ) -> tuple[bool, str | None]:
     """Send ``lines`` and wait for the daemon's answer. Returns whether it sent anything, and the text to print.
 

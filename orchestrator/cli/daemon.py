@@ -223,27 +223,10 @@ def _held(lock: Path) -> bool:
 
 
 def _holders(lock: Path) -> list[int]:
-    """Our daemons that have the lock file open. /proc/locks names the relay that took the lock, not the heir."""
-    try:
-        wanted = lock.stat()
-    except OSError:
-        return []
-    holders = []
-    for pid in process_facts.pids():
-        if pid == os.getpid() or b"daemon" not in process_facts.words_of(pid):
-            continue
-        with contextlib.suppress(OSError):
-            if any(_same(fd, wanted) for fd in Path(process_facts.PROC, str(pid), "fd").iterdir()):
-                holders.append(pid)
-    return holders
+    """Our daemons that have the lock file open."""
+    from orchestrator.base.platform import processes  # noqa: PLC0415 - loads psutil
 
-
-def _same(fd: Path, wanted: os.stat_result) -> bool:
-    try:
-        file_stat = fd.stat()
-    except OSError:
-        return False
-    return (file_stat.st_dev, file_stat.st_ino) == (wanted.st_dev, wanted.st_ino)
+    return [pid for pid in processes.holders_of(lock) if b"daemon" in process_facts.words_of(pid)]
 
 
 def _signal(pid: int, sign: signal.Signals) -> None:

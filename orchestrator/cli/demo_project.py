@@ -194,7 +194,7 @@ def living(place: DemoProject) -> list[int]:
         if pid == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            variables = process_facts.read(pid, "environ").split(b"\0")
+            variables = process_facts.environment_of(pid)
             if b"ORCHESTRATOR_PROJECT=" + mark in variables or mark in process_facts.words_of(pid):
                 living_pids.append(pid)
     return living_pids

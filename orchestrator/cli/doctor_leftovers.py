@@ -75,17 +75,12 @@ def temporary(place: Project) -> Iterator[DoctorFinding]:
 
 
 def _sockets(place: Project) -> Iterator[DoctorFinding]:
-    """Sockets that no process listens on, by the kernel's list of listening sockets."""
+    """Sockets that no process listens on."""
     here = project_location.run_dir(place.root)
-    try:
-        listening = {line.split()[-1] for line in Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()}
-    except OSError:
-        return
     sockets = sorted(
         path for base in project_location.run_bases() for path in base.glob(f"*/{project_location.SOCKET}")
     )
-    suspects = [path for path in sockets if str(path) not in listening]
-    dead = [path for path in suspects if _refuses(path)]  # the list may miss a socket if it changes while it is read
+    dead = [path for path in sockets if _refuses(path)]
     for path in dead:
         if path.parent == here:
             yield DoctorFinding("leftovers", "note", f"{path}: its daemon has ended; the next one replaces it")

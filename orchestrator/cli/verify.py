@@ -80,23 +80,10 @@ def _show(report: Any, *, live: bool) -> None:
 
 
 def daemon_at_work(place: Project) -> bool:
-    """Whether a process holds the project's files, or the lock of its run directory.
-
-    Reads the kernel's lock table: taking the locks would block a daemon that starts right now.
-    """
-    held = set()
+    """Whether a process holds the project's files, or the lock of its run directory."""
     directories = project_location.run_dirs(place.root)
-    for lock in (place.root / ".agents" / "lock", *(directory / project_location.LOCK for directory in directories)):
-        try:
-            lock_stat = lock.stat()
-        except OSError:
-            continue  # never made: nobody holds it
-        held.add(f":{lock_stat.st_ino}")  # some file systems show another device here than there
-    try:
-        table = Path("/proc/locks").read_text("ascii", "replace")
-    except OSError:
-        return True  # unknown: leave out the work in progress of a daemon
-    return any(word.endswith(inode) for inode in held for word in table.split())
+    locks = (place.root / ".agents" / "lock", *(directory / project_location.LOCK for directory in directories))
+    return any(map(lock_word.held, locks))
 
 
 def ended_well(place: Project) -> bool:

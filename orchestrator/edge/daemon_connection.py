@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.platform.process_facts import stat_of
+from orchestrator.base.platform.basic_facts import own_ancestors
 from orchestrator.edge.project_location import (
     AGENT_ENV,
     FAILED,
@@ -197,7 +197,7 @@ def handshake_line(
     counts its connections from 1; ``pending`` are (request id, age in ms) of a relay that connects again;
     ``call_limit_s`` is the client's limit for one call, if it was configured.
     """
-    pids, tty = _ancestry()
+    pids, tty = own_ancestors()
     try:
         cwd = os.getcwd()
     except FileNotFoundError:
@@ -261,26 +261,6 @@ def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> Non
         os.write(2, f"orchestrator: the daemon was not started: {error}\n".encode(errors="replace"))
     finally:
         os._exit(127)
-
-
-def _ancestry() -> tuple[list[int], str | None]:
-    """The pids above us, nearest first, without 1; and the terminal of the nearest of us that has one."""
-    pids: list[int] = []
-    tty = None
-    pid = os.getpid()
-    while pid > 1 and len(pids) < 64:
-        stat = stat_of(pid)
-        if stat is None:
-            break
-        pid, device = stat.parent, stat.terminal
-        major, minor = (device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xFFF00)
-        if tty is None and 136 <= major <= 143:
-            tty = f"/dev/pts/{(major - 136) * 256 + minor}"
-        elif tty is None and major == 4:
-            tty = f"/dev/tty{minor}"
-        if pid > 1:
-            pids.append(pid)
-    return pids, tty
 
 
 def _agent() -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Runs in the pane of a squad member: prints the member's output files as they grow, until the member has ended.
 
-Standard library only. It reads the files and /proc and writes to its own terminal; the member knows nothing of it and
-never waits for it.
+Standard library only. It reads the files, looks at the process and writes to its own terminal; the member knows
+nothing of it and never waits for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.base.platform.process_facts import alive
+from orchestrator.base.platform.process_facts import seems_alive
 
 EVERY_S = 0.2
 LAST_LOOKS = 5
@@ -134,7 +134,7 @@ def follow(pid: int, began: int, files: Sequence[Growing], pane: ViewerTerminal)
     """Print the files until that very process has ended and nothing more comes."""
     quiet = 0
     while quiet < LAST_LOOKS:
-        over = not alive(pid, began)  # before the look: what it wrote last must be seen
+        over = not seems_alive(pid, began)  # before the look: what it wrote last must be seen
         news = [file.look(pane) for file in files]
         quiet = 0 if any(news) else quiet + over
         time.sleep(EVERY_S)

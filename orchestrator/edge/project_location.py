@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from orchestrator.base.platform.process_facts import boot_id
+from orchestrator.base.platform.basic_facts import SUN_PATH_MAX, VARIABLE, boot_id
 from orchestrator.trust import lock_word, state_dir
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -76,14 +76,13 @@ PER_CONNECTION = (
 # What tells a relay that it speaks for an agent; never passed on to the daemon's own environment.
 AGENT_ENV = ("ORCHESTRATOR_AGENT_ID", "ORCHESTRATOR_AGENT_EPOCH", "ORCHESTRATOR_AGENT_SECRET")
 
-# Say where the daemon and its facts are; an agent gets those of its daemon.
-PLACES = ("ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR")
+# Say where the daemon and its facts are, and how facts are obtained; an agent gets those of its daemon.
+PLACES = ("ORCHESTRATOR_RUN_BASE", "ORCHESTRATOR_STATE_DIR", VARIABLE)
 
 # Stands in the environment of every process of a squad member; such a process leads nobody.
 MEMBER_ENV = "ORCHESTRATOR_MEMBER_ID"
 
 AGENT_SOCKET = re.compile(r"a[0-9a-f]{5}")  # in a run directory: no longer than SOCKET, whose path must fit
-SUN_PATH_MAX = 107  # bytes of a unix socket's path on Linux, without the NUL
 
 ProjectKind = Literal["agents", "planning", "git", "cwd", "none"]
 

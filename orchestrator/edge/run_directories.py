@@ -106,7 +106,7 @@ def _claimed(directory: Path) -> int | None:
 
 
 def _in_use() -> set[str]:
-    """The names of the run directories of projects with a living agent or relay, as far as /proc shows them."""
+    """The names of the run directories of projects with a living agent or relay, as far as the system shows them."""
     roots = {project for life, (project, _) in Launched().known().agents.items() if process_facts.alive(*life)}
     with contextlib.suppress(OSError):
         roots.update(root for pid in process_facts.pids() if (root := _root_of_relay(pid)))
@@ -122,7 +122,7 @@ def _root_of_relay(pid: int) -> str:
         return ""
     options = words[at + 1 :]
     with contextlib.suppress(OSError):
-        cwd = Path(process_facts.PROC, str(pid), "cwd").readlink()
+        cwd = Path(process_facts.directory_of(pid))
         for word, value in itertools.pairwise(options):
             if word == "--project":
                 return str(project_location.named_project(cwd / value).root)

@@ -17,8 +17,9 @@ from pathlib import Path
 from orchestrator.base import failpoints
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.platform import file_trees
+from orchestrator.base.platform.basic_facts import SUN_PATH_MAX
 from orchestrator.edge import project_location
-from orchestrator.edge.project_location import SUN_PATH_MAX, RunDirUnsafe
+from orchestrator.edge.project_location import RunDirUnsafe
 
 VARIABLE = "TMPDIR"
 """Claude Code, Codex, Gemini CLI and opencode read it, as do the tools that they run."""

@@ -11,6 +11,8 @@ import os
 import threading
 from pathlib import Path
 
+from orchestrator.base.platform import durable_sync
+
 
 class SysIO:
     """The real calls, one method each; all raise ``OSError`` and return what ``os`` returns."""
@@ -36,10 +38,10 @@ class SysIO:
         return os.pwrite(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:
-        os.fdatasync(fd)
+        durable_sync.sync_data(fd)
 
     def fsync(self, fd: int) -> None:
-        os.fsync(fd)
+        durable_sync.sync_file(fd)
 
     def ftruncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)

@@ -31,8 +31,6 @@ EXEC_LOOKS, EXEC_S = 5, 0.002
 """How often, and after how long, a process is looked at again that is just about to execute its program: it has no
 environment for a moment. Some never have one."""
 _KERNEL = SystemClock()  # of the kernel's own moments, which no test's clock moves
-HAS_NONE = 0x4 | 0x200000
-"""linux/sched.h, PF_EXITING and PF_KTHREAD: who has no environment and gets none."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ async def _watch(
     popen: subprocess.Popen[bytes], command: CommandToRun, clock: Clock, stop: StopRequest, deadline: float
 ) -> tuple[str, bool]:
     """Wait until it has ended or must be ended; returns why, and whether it exceeded its time limit."""
-    ended = asyncio.get_running_loop().create_task(_ended(popen.pid, clock))
+    ended = asyncio.get_running_loop().create_task(processes.child_ended(popen.pid, clock))
     ended.add_done_callback(lambda _: stop.changed.notify())
     try:
         while True:
@@ -160,20 +158,6 @@ async def _watch(
                 return f"it wrote more than {command.limit_bytes} bytes", False
     finally:
         ended.cancel()
-
-
-async def _ended(pid: int, clock: Clock) -> None:
-    """Wait until our child has ended; it stays a zombie."""
-    try:
-        fd = os.pidfd_open(pid)
-    except OSError:  # no descriptor is left: look now and then
-        while not process_facts.has_ended(pid):
-            await elapse(processes.WITHOUT_PIDFD_S, clock)
-        return
-    try:
-        await processes.readable(fd)
-    finally:
-        os.close(fd)
 
 
 async def end(member_id: str, session: int | None, grace_s: float, clock: Clock, *, leader: int | None = None) -> int:
@@ -248,7 +232,7 @@ def search(member_ids: Collection[str], session: int | None = None) -> tuple[lis
             carries = _carries(pid, marks)
             if carries or (session is not None and stat.session == session):
                 theirs.add(pid)
-            elif carries is None and not stat.flags & HAS_NONE:
+            elif carries is None and not stat.bare:
                 unsure = True
     pids = [pid for pid in began if _below(pid, parents, theirs) and not _below(pid, parents, spared)]
     return [(pid, began[pid]) for pid in pids], unsure
@@ -257,12 +241,12 @@ def search(member_ids: Collection[str], session: int | None = None) -> tuple[lis
 def _carries(pid: int, marks: set[bytes]) -> bool | None:
     """Whether it is ours and has one of the marks; None while it is ours and has no environment to look into."""
     try:
-        environ = process_facts.read(pid, "environ")
+        variables = process_facts.environment_of(pid)
     except OSError:
         return False
-    if environ and (MEMBER_ENV.encode() not in environ or marks.isdisjoint(environ.split(b"\0"))):
+    if variables and marks.isdisjoint(variables):
         return False
-    return (True if environ else None) if process_facts.is_own(pid) else False
+    return (True if variables else None) if process_facts.is_own(pid) else False
 
 
 def _below(pid: int, parents: Mapping[int, int], those: Collection[int]) -> bool:

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.platform import ancestry
-from orchestrator.base.platform.process_facts import PROC, boot_id
+from orchestrator.base.platform import ancestry, process_facts
 from orchestrator.trust import state_dir
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -98,19 +97,15 @@ def process_line(pid: int) -> dict[str, Any]:
     """A living process and its ancestors, as a line names them; ``OSError`` where the system does not show them."""
     lines = ancestry.lines_of(pid)
     if not lines:
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), PROC)
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), f"process {pid}")
     own, *above = lines[0].processes
     return {"pid": own.pid, "start": own.start, "above": [[process.pid, process.start] for process in above]}
 
 
 def name_of_boot() -> str:
     """The name of this boot's file. A container has pids of its own, and may share the directory with others."""
-    boot, space = boot_id(), ""
-    with contextlib.suppress(OSError):
-        space = Path(PROC, "self/ns/pid").readlink().name
-    if not (boot and space):
-        boot, space = "unknown", ""
-    return f"{boot}+{''.join(char for char in space if char.isdigit())}"
+    boot, space = process_facts.boot_id(), process_facts.pid_space()
+    return f"{boot}+{space}" if boot and space else "unknown+"
 
 
 def _forget_other_boots(path: Path) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchestrator.base.platform import file_births
 from orchestrator.trust import state_dir
 from orchestrator.trust.state_dir import StateDirUnsafe
 
@@ -109,8 +110,7 @@ def key_of(identity: str) -> bytes | None:
 def birth_of(directory: Path) -> Birth:
     """Inode and birth time of a directory; raises ``OSError``."""
     directory_stat = directory.lstat()
-    born = getattr(directory_stat, "st_birthtime_ns", None)
-    return Birth(directory_stat.st_ino, born if born is not None else _born_ns(directory))
+    return Birth(directory_stat.st_ino, file_births.born_ns(directory))
 
 
 def _claimed(directory: Path) -> str | None:
@@ -130,26 +130,3 @@ def _json(data: bytes | None) -> Any:
     with suppress(ValueError, RecursionError):
         return json.loads(data or b"null")
     return None
-
-
-# linux/stat.h: struct statx has 256 bytes; the mask of what is known first, the birth time at byte 80.
-_STATX_BTIME = 0x800
-_AT_FDCWD = -100
-_AT_SYMLINK_NOFOLLOW = 0x100
-
-
-def _born_ns(path: Path) -> int | None:
-    """The birth time of a file in ns since the epoch; None if kernel or file system do not report it."""
-    import ctypes  # noqa: PLC0415 - os.statx comes with Python 3.15
-
-    buffer = ctypes.create_string_buffer(256)
-    try:
-        statx = ctypes.CDLL(None, use_errno=True).statx
-    except (OSError, AttributeError):
-        return None
-    if statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX_BTIME, buffer) != 0:
-        return None
-    if not int.from_bytes(buffer.raw[0:4], "little") & _STATX_BTIME:
-        return None
-    seconds = int.from_bytes(buffer.raw[80:88], "little", signed=True)
-    return seconds * 1_000_000_000 + int.from_bytes(buffer.raw[88:92], "little")

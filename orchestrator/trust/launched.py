@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
-from orchestrator.base.platform import ancestry
+from orchestrator.base.platform import ancestry, process_facts
 from orchestrator.base.platform.ancestry import AgentKey
 from orchestrator.base.platform.process_facts import ProcessKey
 from orchestrator.trust import boot_lines, state_dir
@@ -35,18 +34,14 @@ def record_members() -> None:
     path = state_dir.state_dir() / PLACE / boot_lines.name_of_boot()
     if path in _DONE and path.exists():
         return
-    boot_lines.append(PLACE, {"members": True, **boot_lines.process_line(os.getpid()), "since": now()})
+    line = boot_lines.process_line(os.getpid())
+    boot_lines.append(PLACE, {"members": True, **line, "since": process_facts.now()})
     _DONE.add(path)
 
 
 def own_origin() -> ProcessOrigin:
     """Where this very process comes from."""
     return judge(ancestry.lines_of(os.getpid()), Launched().known())
-
-
-def now() -> int:
-    """The present moment as start times are counted: clock ticks since boot."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 class Launched:

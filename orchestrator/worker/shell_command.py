@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base.platform import child_ends
 from orchestrator.base.platform.process_facts import boot_id, stat_of
 from orchestrator.trust.seals import Seal
 from orchestrator.worker.pane_keys import Presses
@@ -277,7 +278,7 @@ class Running:
 
     async def wait(self) -> int:
         """The exit code, or the negative signal number; ends the command's background processes too."""
-        await asyncio.to_thread(os.waitid, os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        await asyncio.to_thread(child_ends.wait_for, self.pid)
         # Not reaped yet, so the group id cannot have been reused.
         self.kill(signal.SIGKILL)
         await asyncio.to_thread(self._drain)
@@ -287,7 +288,7 @@ class Running:
 
     def over(self) -> bool:
         """Whether the command has ended, even if its output has not been read to the end."""
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        return child_ends.is_over(self.pid)
 
     async def stop(self, exited: asyncio.Future[int], ladder: Sequence[tuple[int, float]], presses: Presses) -> int:
         """Signal the group step by step, each with its grace in seconds, until it has ended.
@@ -358,6 +359,6 @@ class Running:
 
 
 def _started(pid: int) -> int | None:
-    """Start time in clock ticks since boot, also of a zombie; None if there is no such process."""
+    """When it was started (`ProcessStat.start`), also of a zombie; None if there is no such process."""
     stat = stat_of(pid)
     return None if stat is None else stat.start

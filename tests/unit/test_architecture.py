@@ -61,7 +61,7 @@ PACKAGES = {
         "project_trust", "daemon", "faces",
     },
     # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.
-    "hook": set(),
+    "hook": {"base"},
     "__main__": {"base", "edge", "worker", "gsd", "daemon", "cli", "hook"},
 }  # fmt: skip
 

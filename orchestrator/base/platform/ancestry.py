@@ -1,6 +1,7 @@
-"""Whom a process descends from, as /proc shows it now: its ancestors, and the leaders of their sessions.
+"""Whom a process descends from, as the system shows it now: its ancestors, and the leaders of their sessions.
 
-Standard library only: the launch stub uses it too. Reads /proc and decides nothing.
+Standard library only: the launch stub uses it too. Run as a program it looks for who may not load psutil. Decides
+nothing.
 
 A parent may be an adopter: the kernel hands an orphan to init or to a subreaper. A session tells more: it is
 inherited, nobody can join one, and its number is not given to another process while somebody is in it.
@@ -9,8 +10,10 @@ inherited, nobody can join one, and its number is not given to another process w
 from __future__ import annotations
 
 import errno
+import json
 import os
-from typing import Literal, NamedTuple
+import sys
+from typing import Any, Literal, NamedTuple
 
 from orchestrator.base.platform import process_facts
 from orchestrator.base.platform.process_facts import ProcessStat
@@ -19,6 +22,7 @@ INIT = 1
 DEPTH = 128
 """How many processes are read at most: who nests deeper is not known."""
 TRIES = 3
+ASKED_S = 30.0
 OF_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that say nothing of the process that is looked at."""
 AGENT, MEMBER, PROJECT = (b"ORCHESTRATOR_AGENT_ID=", b"ORCHESTRATOR_MEMBER_ID=", b"ORCHESTRATOR_PROJECT=")
@@ -28,7 +32,7 @@ AgentKey = tuple[str, str]
 
 
 class AncestorProcess(NamedTuple):
-    """One living process. ``start`` is in clock ticks since boot; ``terminal`` is 0 without a controlling one."""
+    """One living process. ``start`` as `ProcessStat` has it; ``terminal`` is 0 without a controlling one."""
 
     pid: int
     parent: int
@@ -55,6 +59,8 @@ def lines_of(pid: int) -> tuple[AncestorLine, ...]:
 
     Empty when the process is gone. Raises ``OSError`` when this process cannot look: no descriptor is left.
     """
+    if not process_facts.LINUX and "psutil" not in sys.modules:
+        return _asked(pid)
     known: dict[int, AncestorProcess | None] = {}
     lines: list[AncestorLine] = []
     shown: set[int] = set()
@@ -97,7 +103,8 @@ def _read(pid: int) -> AncestorProcess | None:
         agent, member = _marks(pid)
         again = _stat(pid)  # one that executes a program meanwhile shows the marks of neither
         if again is not None and again.start == stat.start:
-            return AncestorProcess(pid, again.parent, again.start, again.session, again.terminal, agent, member)
+            terminal = process_facts.terminal_of(pid, again)
+            return AncestorProcess(pid, again.parent, again.start, again.session, terminal, agent, member)
     return None
 
 
@@ -119,15 +126,48 @@ def _parent(pid: int) -> int | None:
 
 def _marks(pid: int) -> tuple[AgentKey | None, bool]:
     try:
-        raw = process_facts.read(pid, "environ")
+        variables = process_facts.environment_of(pid)
     except OSError as error:
         if error.errno in OF_OURS:
             raise
-        raw = b""
+        variables = []
     marks = dict.fromkeys((AGENT, MEMBER, PROJECT), b"")
-    for item in raw.split(b"\0"):
+    for item in variables:
         for name in marks:
             if item.startswith(name) and not marks[name]:
                 marks[name] = item[len(name) :]
     project, agent_id = os.fsdecode(marks[PROJECT]), os.fsdecode(marks[AGENT])
     return (project, agent_id) if agent_id else None, bool(marks[MEMBER])
+
+
+# -- for a program of the standard library alone ------------------------------------------------------------------
+
+
+def _asked(pid: int) -> tuple[AncestorLine, ...]:
+    """As `lines_of`, from this file run as a program: it loads psutil, and ends."""
+    import subprocess  # noqa: PLC0415 - in the portable form only
+
+    command = [sys.executable, "-P", "-m", "orchestrator.base.platform.ancestry", str(pid)]
+    try:
+        answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=ASKED_S, check=True)
+        lines = json.loads(answer.stdout)
+    except (subprocess.SubprocessError, ValueError) as error:
+        raise OSError(errno.EAGAIN, "the program that looks for ancestors failed") from error
+    return tuple(AncestorLine(tuple(map(_process_of, processes)), end) for processes, end in lines)
+
+
+def _process_of(fields: list[Any]) -> AncestorProcess:
+    process = AncestorProcess(*fields)
+    return process._replace(agent=None if process.agent is None else (process.agent[0], process.agent[1]))
+
+
+def main(arguments: list[str]) -> int:
+    """Print the lines of the process that ``arguments`` name as JSON."""
+    import psutil  # noqa: F401, PLC0415 - now `lines_of` looks by itself
+
+    sys.stdout.write(json.dumps(lines_of(int(arguments[0]))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""Processes as the daemon handles them: their environment, descendants and end, with signals. Uses psutil.
+"""Processes as the daemon handles them: environment, descendants, open files, end, signals. Uses psutil.
 
-Single facts of a process come from `process_facts`. How a process that is no child of ours has ended is read from
-Linux here, because psutil does not have it.
+Single facts of a process come from `process_facts`. How a process that is no child of ours has ended only Linux
+tells, and psutil does not have it: it is read here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import signal
 import struct
 import time
 from collections.abc import Collection
+from pathlib import Path
 
 import psutil
 
 from orchestrator.base.clock import Clock, SystemClock, elapse
-from orchestrator.base.platform.process_facts import alive, start_time, stat_of, words_of
+from orchestrator.base.platform.basic_facts import LINUX, ProcessEnd
+from orchestrator.base.platform.process_facts import alive, has_ended, start_time, stat_of, words_of
 
-WITHOUT_PIDFD_S = 0.5
+LOOK_S = 0.5
+"""How often a process is looked at whose end cannot be waited for."""
 KILLED_S = 2.0
 """How long the kernel gets to end what SIGKILL was sent to."""
 SPARED = b"tmux"
@@ -54,6 +57,26 @@ def tree_of(pid: int) -> list[tuple[int, int]]:
     return [(member, began) for member, began in starts if began is not None]
 
 
+def holders_of(path: Path) -> list[int]:
+    """The other processes that have the file open, as far as this user may look into them."""
+    try:
+        wanted = path.stat()
+    except OSError:
+        return []
+    holders = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(*UNREADABLE):
+            if process.pid != os.getpid() and any(_is_same(file.path, wanted) for file in process.open_files()):
+                holders.append(process.pid)
+    return holders
+
+
+def _is_same(path: str, wanted: os.stat_result) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samestat(Path(path).stat(), wanted)
+    return False
+
+
 def signal_name(number: int) -> str:
     """SIGKILL for 9; the number for one this system does not name."""
     try:
@@ -76,28 +99,41 @@ async def ended(pid: int) -> int | None:
     It is no child of ours, so only Linux 6.15 and newer can tell, once its parent has taken note of the end.
     """
     try:
-        fd = os.pidfd_open(pid)
+        end = ProcessEnd(pid)
     except ProcessLookupError:
         return None
-    except OSError:  # no descriptor is left: look now and then
+    except OSError:
         began = start_time(pid)
         while began is not None and alive(pid, began):
-            await elapse(WITHOUT_PIDFD_S, _CLOCK)
+            await elapse(LOOK_S, _CLOCK)
         return None
     try:
-        await readable(fd)
-        for _ in range(STATUS_TRIES):
-            status, stat = _wait_status(fd), stat_of(pid)
+        await _readable(end.fileno())
+        for _ in range(STATUS_TRIES if LINUX else 0):
+            status, stat = _wait_status(end.fileno()), stat_of(pid)
             if status is not None or stat is None or not stat.ended:
-                return _wait_status(fd)
+                return _wait_status(end.fileno())
             await elapse(0.01, _CLOCK)
         return None
     finally:
-        os.close(fd)
+        end.close()
 
 
-async def readable(fd: int) -> None:
-    """Wait until the descriptor can be read: of a pidfd, until its process has ended."""
+async def child_ended(pid: int, clock: Clock) -> None:
+    """Wait until our child has ended; it stays a zombie."""
+    try:
+        end = ProcessEnd(pid)
+    except OSError:
+        while not has_ended(pid):
+            await elapse(LOOK_S, clock)
+        return
+    try:
+        await _readable(end.fileno())
+    finally:
+        end.close()
+
+
+async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
     loop.add_reader(fd, lambda: None if done.done() else done.set_result(None))

@@ -1,6 +1,7 @@
-"""Which process is at the other end of a TCP connection within this machine, as /proc shows it. Decides nothing.
+"""Which process is at the other end of a TCP connection within this machine, as the system shows it. Decides nothing.
 
-The kernel lists every TCP socket with its user and inode, and every process with the inodes of its sockets.
+Linux lists every TCP socket with its user and inode, and every process with the inodes of its sockets. Elsewhere
+psutil shows the sockets of this user's processes, and no others.
 """
 
 from __future__ import annotations
@@ -12,20 +13,15 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from orchestrator.base.platform.process_facts import PROC, pids, read
+from orchestrator.base.platform.basic_facts import LINUX, PROC
+from orchestrator.base.platform.linux_processes import read
+from orchestrator.base.platform.process_facts import pids
 
 Address = tuple[str, int]
 """An IP address as text, and a port."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
-
-
-class TcpSocket(NamedTuple):
-    """One end of a connection: the user who made the socket, and its inode (0: closed by its process)."""
-
-    uid: int
-    inode: int
 
 
 class SocketHolders(NamedTuple):
@@ -39,6 +35,17 @@ class SocketHolders(NamedTuple):
     hidden: tuple[int, ...]
 
 
+class TcpSocket(NamedTuple):
+    """One end of a connection: the user who made the socket, and its inode (0: closed by its process).
+
+    ``holders`` are the processes that have it open, where the system shows these and no inode.
+    """
+
+    uid: int
+    inode: int
+    holders: SocketHolders | None = None
+
+
 def plain(address: str) -> str:
     """The address without a zone, IPv4 in the form of IPv6 as IPv4; ValueError if it is none."""
     ip = ipaddress.ip_address(address.partition("%")[0])
@@ -47,11 +54,20 @@ def plain(address: str) -> str:
 
 
 LOOKS = 3
+LOOPBACK = ("127.", "::1")
+
+
+def is_here(address: str) -> bool:
+    """Whether a connection from there certainly comes from this machine, also if no socket is known of it."""
+    ip = plain(address)
+    return ip.startswith(LOOPBACK) or (not LINUX and ip in _own_addresses())
 
 
 def socket_of(local: Address, remote: Address) -> TcpSocket | None:
     """The socket of this machine that is bound to ``local`` and connected to ``remote``; None if there is none."""
     wanted = (plain(local[0]), local[1]), (plain(remote[0]), remote[1])
+    if not LINUX:
+        return _shown_socket(wanted)
     ports = b":%04X" % local[1], b":%04X" % remote[1]  # an address is parsed only if both ports match
     # The kernel returns a table in pieces. If the table changes meanwhile, a row may be missing: look again.
     for name in ("tcp", "tcp6") * LOOKS:
@@ -133,3 +149,42 @@ def _address(field: bytes) -> Address:
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     packed = b"".join(struct.pack("=I", word) for word in words)
     return plain(str(ipaddress.ip_address(packed))), int(port, 16)
+
+
+# -- the portable form --------------------------------------------------------------------------------------------
+
+
+def _shown_socket(wanted: tuple[Address, Address]) -> TcpSocket | None:
+    import psutil  # noqa: PLC0415 - in this form only
+
+    holders: list[int] = []
+    hidden: list[int] = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid == os.getpid() or process.uids().effective != os.geteuid():
+                continue
+            rows: list[Any] = process.net_connections("tcp")  # of a socket that only listens, raddr is empty
+            if wanted in [(_end(row.laddr), _end(row.raddr)) for row in rows if row.raddr]:
+                holders.append(process.pid)
+        except psutil.AccessDenied:
+            hidden.append(process.pid)
+        except psutil.Error:
+            continue  # it has ended
+    if not holders and not is_here(wanted[0][0]):
+        return None
+    return TcpSocket(os.geteuid(), -1, SocketHolders(tuple(holders), () if holders else tuple(hidden)))
+
+
+def _end(address: Any) -> Address:
+    return plain(address.ip), address.port
+
+
+def _own_addresses() -> set[str]:
+    import psutil  # noqa: PLC0415 - in this form only
+
+    addresses: set[str] = set()
+    for rows in psutil.net_if_addrs().values():
+        for row in rows:
+            with contextlib.suppress(ValueError):  # the address of a card
+                addresses.add(plain(row.address))
+    return addresses

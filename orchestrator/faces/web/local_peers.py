@@ -1,8 +1,8 @@
 """Who is at the other end of a request: a human's program, a program that may only read, or one that gets nothing.
 
 A token can be read from a screen, and every process of this user can reach the port. So a program on this machine
-must not come from an agent, a squad member or an AI CLI that leads, as the kernel shows it. Reads /proc and the files
-of launches.
+must not come from an agent, a squad member or an AI CLI that leads, as the kernel shows it. Looks at processes and
+reads the files of launches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from orchestrator.trust.relay_holders import RelayHolders
 PeerRights = Literal["all", "read", "none"]
 MOST_KNOWN = 64
 MOST_WAITING = 100
-LOOPBACK = ("127.", "::1")
 
 
 class WebPeer(NamedTuple):
@@ -54,7 +53,7 @@ class LocalPeers:
         """The peer of the connection from ``client`` to ``server`` as it is now.
 
         A connection from this machine whose process cannot be identified gets nothing. Blocks for as long as it takes
-        to read /proc.
+        to look at all processes.
         """
         with self._lock:
             return self._judge(client, server)
@@ -63,10 +62,10 @@ class LocalPeers:
         try:
             socket = tcp_peers.socket_of(client, server)
             if socket is None or socket.inode == 0:
-                return _unidentified() if tcp_peers.plain(client[0]).startswith(LOOPBACK) else WebPeer("all")
+                return _unidentified() if tcp_peers.is_here(client[0]) else WebPeer("all")
             if socket.uid != os.geteuid():
                 return WebPeer("all") if self._behind_proxy else _other_user()
-            holders = tcp_peers.holders_of(socket.inode, first=tuple(self._known))
+            holders = socket.holders or tcp_peers.holders_of(socket.inode, first=tuple(self._known))
         except (OSError, ValueError):
             return _unidentified()
         if holders.pids:

@@ -8,6 +8,7 @@ the project and writes nothing; it ends with its stdin.
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import signal
 import sys
@@ -77,7 +78,8 @@ def main(root: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     if hard == resource.RLIM_INFINITY or hard > MEMORY:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
+        with contextlib.suppress(OSError, ValueError):  # macOS limits no address space
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, hard))
     out = sys.stdout.buffer
     out.write(b'"ready"\n')
     out.flush()

@@ -7,7 +7,6 @@ returns. Reads nothing itself.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 import orjson
 
 from orchestrator.base.errors import Environment
+from orchestrator.base.platform.basic_facts import processors
 from orchestrator.gsd.index.source import Parsed
 from orchestrator.gsd.model import Trouble
 
@@ -49,7 +49,7 @@ def parse_files(root: Path, paths: Sequence[str], command: Sequence[str] = COMMA
     for path in paths:
         todo.put(path)
     done: queue.SimpleQueue[Looked | OSError | None] = queue.SimpleQueue()
-    many = 1 if len(paths) < WORTH else min(MOST, len(os.sched_getaffinity(0)))
+    many = 1 if len(paths) < WORTH else min(MOST, processors())
     children = [_Child(root, command, todo, done) for _ in range(many)]
     try:
         left = many

@@ -12,7 +12,6 @@ import html
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import call_off
+from orchestrator.base.platform.basic_facts import MACOS
 from orchestrator.base.secret_masks import one_line
 from orchestrator.core.notices import Notice
 
@@ -127,7 +127,7 @@ async def run(call: ProgramCall, limit_s: float) -> None:
 
 def desktop_call(title: str, text: str) -> ProgramCall:
     """The call that shows a notification of this desktop. Raises ``ProgramFailed`` if it has no program for that."""
-    if sys.platform == "darwin" and (program := shutil.which("osascript")):
+    if MACOS and (program := shutil.which("osascript")):
         return ProgramCall([program, *(word for line in _SCRIPT for word in ("-e", line)), "--", title, text])
     program = shutil.which("notify-send")
     if program is None:

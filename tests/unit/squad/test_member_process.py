@@ -266,12 +266,12 @@ def test_a_process_that_is_about_to_execute_its_program_is_looked_at_again(child
     until(lambda: processes.command_of(marked.pid) == "sleep 1000")
     looks = []
 
-    def seen(pid, name):
-        looks.append((pid, name))
-        return b"" if name == "environ" and looks.count((marked.pid, name)) == 1 else look(pid, name)
+    def seen(pid):
+        looks.append(pid)
+        return [] if looks.count(marked.pid) == 1 else look(pid)
 
-    look = process_facts.read
-    monkeypatch.setattr(process_facts, "read", seen)
+    look = process_facts.environment_of
+    monkeypatch.setattr(process_facts, "environment_of", seen)
     assert asyncio.run(member_process.end("left-e", None, 5.0, SystemClock())) == 1
     assert marked.wait() == -signal.SIGTERM
 

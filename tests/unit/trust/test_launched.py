@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from orchestrator.base.platform import ancestry
+from orchestrator.base.platform import ancestry, process_facts
 from orchestrator.trust import launched
 from orchestrator.trust.launched import Launched
 from orchestrator.trust.origin import KnownProcesses
@@ -65,7 +65,7 @@ def test_all_new_lines_are_taken_together_because_each_addition_copies_what_is_k
 
 
 def test_a_daemon_writes_itself_down_once_before_its_first_member(state):
-    before = launched.now()
+    before = process_facts.now()
     pid = run("launched.record_members(); launched.record_members()")
     assert len(place(state).read_text().splitlines()) == 1
     known = Launched().known()

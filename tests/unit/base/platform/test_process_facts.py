@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.base.platform import process_facts
+from orchestrator.base.platform import basic_facts, linux_processes, process_facts
 from tests.support.tmux_server import until
 
 GONE = 1 << 30
@@ -81,7 +81,7 @@ def test_a_name_may_hold_anything(tmp_path, sleeper, name):
 
 @pytest.mark.parametrize("content", [b"", b"1 (cut", b"1 (cut) S 1 1"])
 def test_a_process_that_is_not_shown_whole_counts_as_gone(monkeypatch, content):
-    monkeypatch.setattr(process_facts, "read", lambda *_: content)
+    monkeypatch.setattr(linux_processes, "read", lambda *_: content)
     with pytest.raises(ProcessLookupError):
         process_facts.read_stat(1)
     assert process_facts.stat_of(1) is None
@@ -103,5 +103,5 @@ def test_a_terminal_is_that_of_the_session(sleeper):
 
 def test_the_boot_is_the_same_for_all_and_empty_where_it_is_not_shown(monkeypatch, tmp_path):
     assert process_facts.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    monkeypatch.setattr(process_facts, "PROC", str(tmp_path))
+    monkeypatch.setattr(basic_facts, "PROC", str(tmp_path))
     assert process_facts.boot_id() == ""
