@@ -5,10 +5,11 @@ It touches descriptors 0 and 1 for the relay, and turns what must not reach a us
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import sys
+
+from orchestrator.base.platform.basic_facts import why_unsupported
 
 INTERNAL = 70  # EX_SOFTWARE: a bug
 
@@ -16,6 +17,9 @@ INTERNAL = 70  # EX_SOFTWARE: a bug
 def main() -> int:
     """Run the command of ``sys.argv``; returns its exit status."""
     command = sys.argv[1] if len(sys.argv) > 1 else ""
+    why = why_unsupported()
+    if why is not None:
+        return refuse(command, *why)
     try:
         if command == "mcp":
             wire_in, wire_out = take_wire()
@@ -74,6 +78,23 @@ def main() -> int:
         return INTERNAL
 
 
+def refuse(command: str, why: str, next_step: str) -> int:
+    """Say that this system cannot run orchestrator; a hook says nothing, for it must not break a turn of its CLI."""
+    from orchestrator.base.errors import EXIT_CODES, Environment  # noqa: PLC0415 - nothing else needs it here
+
+    if command == "hook":
+        sys.stdout.write("{}\n")
+        return 0
+    error = Environment("system_unsupported", why, next_step)
+    if "--json" in sys.argv:
+        import json  # noqa: PLC0415 - as above
+
+        sys.stdout.write(json.dumps({"error": error.as_dict()}) + "\n")
+    elif sys.stderr is not None:
+        sys.stderr.write(f"orchestrator: {why}\n  {error.next_step}\n")
+    return EXIT_CODES[Environment]
+
+
 def open_streams() -> None:
     """Give a command that was started without stdin, stdout or stderr an empty one.
 
@@ -93,6 +114,8 @@ def take_wire() -> tuple[int, int]:
 
     After it, fd 0 is empty and fd 1 is stderr, so that nothing that prints can reach the client.
     """
+    import fcntl  # noqa: PLC0415 - some systems that are refused have none
+
     wire = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

@@ -17,6 +17,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from orchestrator.base.platform.basic_facts import PORTABLE, VARIABLE
+from tests.support.portable import sitecustomize as _refusal  # noqa: F401 - in the portable form, it acts on import
 from tests.support.stage import MARK, Stage, processes_with
 from tests.support.tmux_server import PrivateServer
 
@@ -97,7 +99,10 @@ def own_world() -> Iterator[Path]:
     home.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name in OURS or name.startswith("ORCHESTRATOR_")]:
-            patch.delenv(name)
+            if name != VARIABLE:
+                patch.delenv(name)
+        if os.environ.get(VARIABLE) == PORTABLE:  # all that the tests start is refused what only Linux has
+            patch.setenv("PYTHONPATH", str(Path(__file__).parent / "support/portable"))
         patch.setenv("HOME", str(home))
         patch.setenv("ORCHESTRATOR_STATE_DIR", str(base / "state"))
         patch.setenv(MARK, str(run_base))

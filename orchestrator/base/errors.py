@@ -342,6 +342,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the window is too small for another agent pane",
         'make the window larger, delete an agent, or set overflow = "window" or layout = "focus"',
     ),
+    "system_unsupported": (
+        Environment,
+        "orchestrator cannot work on this system",
+        "use it on Linux or macOS",
+    ),
     "no_tmux": (Environment, "tmux is missing or does not answer", "install tmux 3.3 or newer"),
     "pane_unknown": (
         Environment,

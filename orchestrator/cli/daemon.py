@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base import lazy_imports
-from orchestrator.base.errors import Conflict, Environment, NotReady
+from orchestrator.base.errors import BadRequest, Conflict, Environment, NotReady
 from orchestrator.base.platform import process_facts
 from orchestrator.cli import options, output
 from orchestrator.cli.options import Json, Settings
@@ -188,6 +188,11 @@ def stop_by_hand(place: Project, *, restarting: bool = False) -> int | None:
             link.ask("orchestrator/stop", {})
     except (NotReady, Environment, Conflict):
         pass  # it ended before it answered, hangs, or speaks another protocol: check the lock
+    except BadRequest as error:
+        # A system that names nobody's process: there it cannot know us, while this command knows what it comes from.
+        if error.code != "origin_unknown":
+            raise
+        pid = None
     if _within(END_S if pid else KILL_S, lambda: not _held(lock)):
         return pid or 0
     holders = _holders(lock)

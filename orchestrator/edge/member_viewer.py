@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.base.platform.process_facts import seems_alive
+from orchestrator.base.platform.ancestry import Watched
 
 EVERY_S = 0.2
 LAST_LOOKS = 5
@@ -132,9 +132,9 @@ def quoted(path: Path) -> str:
 
 def follow(pid: int, began: int, files: Sequence[Growing], pane: ViewerTerminal) -> None:
     """Print the files until that very process has ended and nothing more comes."""
-    quiet = 0
+    quiet, member = 0, Watched(pid, began)
     while quiet < LAST_LOOKS:
-        over = not seems_alive(pid, began)  # before the look: what it wrote last must be seen
+        over = not member.alive()  # before the look: what it wrote last must be seen
         news = [file.look(pane) for file in files]
         quiet = 0 if any(news) else quiet + over
         time.sleep(EVERY_S)

@@ -288,6 +288,7 @@ class Stage:
             "SHELL": "/bin/sh",
             MARK: str(self.run_base),
             "ORCHESTRATOR_STATE_DIR": str(self.base / "state"),
+            **{name: os.environ[name] for name in ("ORCHESTRATOR_PLATFORM", "PYTHONPATH") if name in os.environ},
         }
         self.wires: list[Wire] = []
         self.stopped: list[int] = []

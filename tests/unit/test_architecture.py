@@ -343,6 +343,46 @@ def test_no_module_outside_engines_knows_a_cli_by_name_or_its_folders_and_variab
     assert seen == set()
 
 
+OF_A_SYSTEM = {
+    "os": {"pidfd_open", "fdatasync", "waitid", "O_PATH", "pipe2", "eventfd", "memfd_create", "copy_file_range"},
+    "socket": {"SO_PEERCRED", "SO_PEERPIDFD", "SCM_CREDENTIALS"},
+    "select": {"epoll", "kqueue"},
+    "signal": {"pidfd_send_signal"},
+    "time": {"CLOCK_BOOTTIME"},
+    "fcntl": {"F_FULLFSYNC", "F_GETPATH", "F_OFD_SETLK"},
+    "sys": {"platform", "getwindowsversion"},
+}
+SHOWN_BY_A_SYSTEM = re.compile(r"^/(proc|sys)(/|$)|\bprctl\b|^ORCHESTRATOR_PLATFORM$")
+
+
+def test_only_base_platform_knows_what_one_system_has_and_another_has_not():
+    seen = set()
+    for module, path in modules():
+        if module.startswith("orchestrator.base.platform."):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                name, attribute = node.value.id, node.attr
+                if attribute in OF_A_SYSTEM.get(name, ()) or (name == "os" and attribute.startswith("sched_")):
+                    seen.add((module, f"{name}.{attribute}"))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if SHOWN_BY_A_SYSTEM.search(node.value):
+                    seen.add((module, node.value))
+            elif isinstance(node, ast.Import) and {alias.name for alias in node.names} & {"ctypes", "platform"}:
+                seen.add((module, ast.unparse(node)))
+    assert seen == set()
+
+
+def test_the_hook_and_what_it_loads_import_next_to_nothing():
+    """It lives as long as its agent is parked."""
+    light = {"errno", "os", "select", "sys"}
+    facts = "orchestrator.base.platform.basic_facts"
+    assert {i for i in ours()["orchestrator.hook"] if i.startswith("orchestrator.")} == {facts}
+    tree = ast.parse((PACKAGE / "base/platform/basic_facts.py").read_text(encoding="utf-8"))
+    assert {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names} == light
+    assert [node.module for node in tree.body if isinstance(node, ast.ImportFrom)] == ["__future__"]
+
+
 def test_the_import_graph_has_no_cycle():
     done, active = set(), []
 

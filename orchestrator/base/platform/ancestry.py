@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import sys
+import time
 from typing import Any, Literal, NamedTuple
 
 from orchestrator.base.platform import process_facts
@@ -23,6 +24,7 @@ DEPTH = 128
 """How many processes are read at most: who nests deeper is not known."""
 TRIES = 3
 ASKED_S = 30.0
+ASKED_EVERY_S = 5.0
 OF_OURS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that say nothing of the process that is looked at."""
 AGENT, MEMBER, PROJECT = (b"ORCHESTRATOR_AGENT_ID=", b"ORCHESTRATOR_MEMBER_ID=", b"ORCHESTRATOR_PROJECT=")
@@ -141,6 +143,34 @@ def _marks(pid: int) -> tuple[AgentKey | None, bool]:
 
 
 # -- for a program of the standard library alone ------------------------------------------------------------------
+
+
+class Watched:
+    """One process that a small program shows: whether that very process still runs, asked often.
+
+    In the portable form a process that has ended under a pid that still is somebody's is noticed ``ASKED_EVERY_S``
+    late.
+    """
+
+    def __init__(self, pid: int, began: int) -> None:
+        self._pid, self._began = pid, began
+        self._asked, self._over = -ASKED_EVERY_S, False
+
+    def alive(self) -> bool:
+        """Whether it runs; a zombie does not."""
+        if process_facts.LINUX:
+            return process_facts.alive(self._pid, self._began)
+        try:
+            os.kill(self._pid, 0)
+            if time.monotonic() - self._asked >= ASKED_EVERY_S:
+                lines = lines_of(self._pid)
+                self._asked = time.monotonic()
+                self._over = self._over or not lines or lines[0].processes[0].start != self._began
+        except ProcessLookupError:
+            self._over = True
+        except OSError:
+            pass  # not known at this moment
+        return not self._over
 
 
 def _asked(pid: int) -> tuple[AncestorLine, ...]:

@@ -28,15 +28,16 @@ SYSCTL = ("/usr/sbin/sysctl", "/sbin/sysctl")
 """Where the program is; /usr/sbin is not on every user's PATH."""
 
 
-def why_unsupported() -> str | None:
-    """Why orchestrator cannot work on this system, in one sentence; None if it can."""
+def why_unsupported() -> tuple[str, str] | None:
+    """Why orchestrator cannot work on this system, in one sentence, and the next step; None if it can."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", PORTABLE):
-        return f"{VARIABLE} is {wanted!r}: unset it, or set it to {PORTABLE!r}"
+        return f"{VARIABLE} is {wanted!r}, which names no form of a system", f"unset {VARIABLE}"
     if sys.platform not in ("linux", "android", "darwin"):
-        return f"orchestrator works on Linux and macOS, not on {sys.platform}"
+        step = "use it in WSL" if sys.platform in ("win32", "cygwin", "msys") else "use it on Linux or macOS"
+        return f"orchestrator works on Linux and macOS, not on {sys.platform}", step
     if LINUX and not os.path.exists(f"{PROC}/self/stat"):  # noqa: PTH110 - no pathlib: see the head
-        return f"{PROC} does not show the processes of this machine, and without it no process can be recognized"
+        return f"{PROC} does not show the processes of this machine", f"mount it: mount -t proc proc {PROC}"
     return None
 
 
@@ -114,6 +115,7 @@ class ProcessEnd:
 
     def __init__(self, pid: int) -> None:
         self._queue: Any = None
+        self._fd = -1
         if LINUX:
             self._fd = os.pidfd_open(pid)
             return
@@ -121,7 +123,6 @@ class ProcessEnd:
         if not hasattr(system, "kqueue"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         self._queue = system.kqueue()
-        self._fd = int(self._queue.fileno())
         try:
             event = system.kevent(pid, system.KQ_FILTER_PROC, system.KQ_EV_ADD, system.KQ_NOTE_EXIT)
             self._queue.control([event], 0)
@@ -131,7 +132,7 @@ class ProcessEnd:
 
     def fileno(self) -> int:
         """The descriptor."""
-        return self._fd
+        return self._fd if self._queue is None else int(self._queue.fileno())
 
     def close(self) -> None:
         """Give the descriptor back."""

@@ -1,7 +1,7 @@
 """Processes as psutil shows them: the form for systems without /proc. Reads, and changes nothing.
 
 The same functions as `linux_processes`; `process_facts` takes those of this system. psutil is imported when it is
-needed: the small programs of `edge` get by without it, by `ancestry.lines_of` and `process_facts.seems_alive`.
+needed: the small programs of `edge` get by without it, by `ancestry.lines_of`, which then asks another program.
 """
 
 from __future__ import annotations

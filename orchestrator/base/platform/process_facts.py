@@ -7,8 +7,6 @@ A pid is trusted only together with its start time and its boot: pids are reused
 
 from __future__ import annotations
 
-import os
-
 from orchestrator.base.platform.basic_facts import LINUX, boot_id
 from orchestrator.base.platform.process_stat import ProcessStat
 
@@ -19,7 +17,7 @@ else:
 
 __all__ = [
     "LINUX", "ProcessKey", "ProcessStat", "alive", "boot_id", "directory_of", "environment_of", "has_ended",
-    "has_terminal", "is_own", "now", "parent_of", "pid_space", "pids", "read_stat", "seems_alive", "start_time",
+    "has_terminal", "is_own", "now", "parent_of", "pid_space", "pids", "read_stat", "start_time",
     "stat_of", "terminal_of", "words_of",
 ]  # fmt: skip
 
@@ -53,20 +51,6 @@ def start_time(pid: int) -> int | None:
 def alive(pid: int, began: int) -> bool:
     """Whether that very process still runs; a zombie does not."""
     return start_time(pid) == began
-
-
-def seems_alive(pid: int, began: int) -> bool:
-    """As `alive`, for who only shows it: the portable form takes any process of this user with the pid for that one.
-
-    So it needs no library, and may be asked often.
-    """
-    if LINUX:
-        return alive(pid, began)
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
 
 
 def has_ended(pid: int) -> bool:

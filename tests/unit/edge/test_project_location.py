@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base import errors
+from orchestrator.base.platform.basic_facts import SUN_PATH_MAX
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project, RunDirUnsafe, find_project, main_tree, named_project, run_dir
 from orchestrator.journal.project_files import Paths
@@ -289,7 +290,7 @@ def test_a_socket_path_too_long_for_the_system_is_refused_before_it_fails(home, 
     assert run_dir(home / "a").parent == state / "run"
     long = home / ("y" * 100)
     monkeypatch.setenv("ORCHESTRATOR_STATE_DIR", str(long))
-    with pytest.raises(RunDirUnsafe, match=r"y/run/\w+ is longer than 107 bytes"):
+    with pytest.raises(RunDirUnsafe, match=rf"y/run/\w+ is longer than {SUN_PATH_MAX} bytes"):
         run_dir(home / "a")
     assert not long.exists(), "it is not made in vain"
 
