@@ -107,7 +107,7 @@ if [ "${1:-}" = browser ]; then
 fi
 if [ "${1:-}" != venv ] && ! has_tmux; then
     if ! { apt_install tmux && has_tmux; }; then
-        fail "needs tmux 3.3 or newer; install it with the system's package manager (Debian: apt-get install tmux)"
+        fail "needs tmux 3.3 or newer; install it with the system's package manager (Debian: apt-get install tmux; macOS: brew install tmux)"
     fi
 fi
 if [ "${1:-}" != venv ] && [ -n "${CI:-}" ] && ! command -v strace >/dev/null 2>&1; then

@@ -13,6 +13,7 @@ import typer
 
 from orchestrator.base import lazy_imports
 from orchestrator.base.errors import EXIT_CODES, BadRequest, Corrupt, Environment, OrchestratorError
+from orchestrator.base.platform.basic_facts import LINUX, MACOS, VARIABLE
 from orchestrator.cli import doctor_clis, doctor_leftovers, options, output
 from orchestrator.cli.doctor_finding import DoctorFinding, of_error
 from orchestrator.cli.facts import daemon_if_any
@@ -136,6 +137,16 @@ def _python(_: Project) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "python", "ok", f"{version} at {sys.executable}, orchestrator {project_location.version()}"
         )
+
+
+def _system(_: Project) -> Iterator[DoctorFinding]:
+    if MACOS:
+        what = "macOS: nobody has tried orchestrator on a real Mac yet"
+        yield DoctorFinding(
+            "system", "note", what, "docs/platforms.md says line by line what is untried; please report it"
+        )
+    elif not LINUX:
+        yield DoctorFinding("system", "note", "the portable form is taken, which is slower", f"unset {VARIABLE}")
 
 
 def _tmux(_: Project) -> Iterator[DoctorFinding]:
@@ -271,6 +282,6 @@ def _runs(place: Project) -> list[str]:
 
 
 CHECKS: tuple[Callable[[Project], Iterator[DoctorFinding]], ...] = (
-    _python, _tmux, _project, _daemon, _config, _trust, doctor_clis.engines, doctor_clis.registrations,
+    _python, _system, _tmux, _project, _daemon, _config, _trust, doctor_clis.engines, doctor_clis.registrations,
     doctor_leftovers.permissions, doctor_leftovers.temporary, _logs, doctor_leftovers.leftovers,
 )  # fmt: skip

@@ -118,7 +118,9 @@ class MasterProcess(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     pid: int
-    start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    start: Annotated[
+        int, Field(description="clock ticks since boot on Linux; elsewhere hundredths of a second since 1970")
+    ]
     client: Annotated[str, Field(description="its name, as it reported it to our server; may be empty")]
 
 
@@ -135,7 +137,9 @@ class RunFile(BaseModel):
     tmux_name: Annotated[str | None, Field(description="-L name, when we were outside tmux")] = None
     server_pid: int
     """Process id of the tmux server."""
-    server_start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    server_start: Annotated[
+        int, Field(description="clock ticks since boot on Linux; elsewhere hundredths of a second since 1970")
+    ]
     window_id: str
     """Tmux window of the master."""
     master_pane: str
@@ -206,7 +210,9 @@ class ProcessFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     pid: int
-    start: Annotated[int, Field(description="clock ticks since boot, from /proc/<pid>/stat")]
+    start: Annotated[
+        int, Field(description="clock ticks since boot on Linux; elsewhere hundredths of a second since 1970")
+    ]
     boot_id: str
     epoch: int
     mac: FileMac = None
@@ -226,7 +232,9 @@ class MemberFile(BaseModel):
     chat_id: Annotated[str | None, Field(description="of a stateful squad; empty: no chat came about")] = None
     step: Annotated[Literal["create", "run"], Field(description="the command that runs, or ran last")] = "run"
     pid: Annotated[int | None, Field(description="of its process, which leads a process group and session")] = None
-    start: Annotated[int | None, Field(description="clock ticks since boot, from /proc/<pid>/stat")] = None
+    start: Annotated[
+        int | None, Field(description="clock ticks since boot on Linux; elsewhere hundredths of a second since 1970")
+    ] = None
     boot_id: str | None = None
     """Tells one boot of the machine from another."""
     started_at: At | None = None

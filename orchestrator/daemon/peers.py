@@ -33,7 +33,7 @@ MEMBER_DEPTH = 16
 class Peer(NamedTuple):
     """The process that connected: its pid (0: unknown), its line of ancestors with itself first, and its origin.
 
-    ``start`` is its start time in clock ticks since boot; 0: unknown.
+    ``start`` is its start time (`ProcessStat.start`); 0: unknown.
     """
 
     pid: int = 0

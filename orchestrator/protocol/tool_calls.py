@@ -75,7 +75,7 @@ class Client:
     secret: str = ""
     why_refused: OrchestratorError | None = None
     peer: int = 0  # the process at the other end of the socket, as the system knows it
-    peer_start: int = 0  # when it was started, in clock ticks since boot; 0: unknown
+    peer_start: int = 0  # when it was started, as `ProcessStat` has it; 0: unknown
     env: Mapping[str, str] = field(default_factory=dict, repr=False)  # its variables that hold for it alone
     ages: dict[str, float] = field(default_factory=dict)
     listing: set[Any] = field(default_factory=set)  # ids of its requests for our tools that have no answer yet

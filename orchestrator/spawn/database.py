@@ -260,6 +260,7 @@ class Database:
                 )
             con.execute("PRAGMA wal_autocheckpoint = 0")
             con.execute("PRAGMA synchronous = FULL")
+            con.execute("PRAGMA fullfsync = ON")  # macOS: as `durable_sync` writes there
             self._insist(ddl.strange(con))
             if version < ddl.VERSION:
                 self._prepare(con)

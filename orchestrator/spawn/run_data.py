@@ -221,7 +221,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class RunOwner:
-    """A daemon that may execute runs: its host, and its process and boot (clock ticks)."""
+    """A daemon that may execute runs: its host, and its process, boot and start time."""
 
     host: str
     boot_id: str

@@ -89,7 +89,7 @@ class Tmux:
         return libtmux_objects.window(self.socket, self.run, window_id)
 
     def identity(self) -> ServerIdentity:
-        """Pid and start time (clock ticks since boot) of the server's process."""
+        """Pid and start time (`ProcessStat.start`) of the server's process."""
         pid = int(self.run("display-message", "-p", "#{pid}"))
         started = start_time(pid)
         if started is None:

@@ -31,6 +31,17 @@ sys.exit(main())
 """
 
 
+ON_A_MAC = """
+import sys
+real, sys.platform = sys.platform, "darwin"
+from orchestrator.base.platform import basic_facts
+sys.platform = real
+sys.argv = ["orchestrator", *sys.argv[1:]]
+from orchestrator.__main__ import main
+sys.exit(main())
+"""
+
+
 def created(wire):
     return wire.tool("agent_create", {"name": "builder", "role": "builds"})
 
@@ -99,3 +110,12 @@ def test_a_form_that_nobody_knows_is_refused(stage):
         check=False,
     )  # fmt: skip
     assert (hook.returncode, hook.stdout, hook.stderr) == (0, "{}\n", "")
+
+
+def test_doctor_says_on_a_mac_that_it_is_untried_and_nothing_of_it_elsewhere(stage):
+    run = [sys.executable, "-P", "-c", ON_A_MAC, "doctor", "--json"]
+    done = subprocess.run(run, env=stage.env, cwd=stage.root, capture_output=True, text=True, check=False)
+    (note,) = [row for row in json.loads(done.stdout)["findings"] if row["check"] == "system"]
+    assert (note["level"], "docs/platforms.md" in note["next_step"]) == ("note", True)
+    here = json.loads(stage.cli("doctor", "--json").stdout)["findings"]
+    assert basic_facts.VARIABLE in stage.env or not [row for row in here if row["check"] == "system"]

@@ -83,7 +83,10 @@ def own_ancestors() -> tuple[list[int], str | None]:
     """
     pids: list[int] = []
     if not LINUX:
-        return pids, next((os.ttyname(fd) for fd in (0, 1, 2) if os.isatty(fd)), None)
+        try:
+            return pids, next((os.ttyname(fd) for fd in (0, 1, 2) if os.isatty(fd)), None)
+        except OSError:  # one that has no name here, as in a container
+            return pids, None
     terminal, pid = None, os.getpid()
     while pid > 1 and len(pids) < 64:
         try:
