@@ -441,7 +441,7 @@ def test_a_mac_is_notified_by_a_script_that_takes_its_text_as_arguments(
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(notification_programs, "MACOS", True)
     argv = notification_programs.desktop_call('na"me', 'asks" & do shell script').argv
     assert argv[-3:] == ["--", 'na"me', 'asks" & do shell script']
     assert not [word for word in argv[:-3] if "asks" in word or "shell" in word]
