@@ -6,7 +6,14 @@ VERSIONS =
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup venv tools check test tmux-matrix test-pythons test-web e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
+# What test-portable runs; docs/platforms.md says why.
+PORTABLE = tests/security/test_agents_stay_agents.py tests/integration/test_parking.py tests/integration/test_worker.py \
+  tests/integration/test_deletion.py tests/integration/test_master_exit.py tests/integration/test_members_lead_nobody.py \
+  tests/integration/test_squad_crash.py tests/integration/test_squad_hostile.py tests/acceptance/test_ac4_cancel.py \
+  tests/crash/test_lives.py tests/crash/test_matrix_worker.py tests/unit/squad/test_member_process.py \
+  tests/unit/trust/test_launched.py
+
+.PHONY: setup venv tools check test test-portable tmux-matrix test-pythons test-web e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
@@ -27,6 +34,11 @@ check: venv       ## format, lint, types, spelling, generated files
 
 test: setup       ## every test but the long forms and the real CLIs; three at once, for they also wait; ARGS=-n0 for one
 	$(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow and not e2e" $(ARGS)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory test-portable)
+
+test-portable: setup  ## team, crashes and squads in the form of the system facts that macOS has; a part of make test
+	ORCHESTRATOR_PLATFORM=portable $(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder \
+	  -m "not slow and not e2e" $(PORTABLE) $(ARGS)
 
 tmux-matrix: setup  ## the tests marked tmux on each tmux whose source is in TMUX_SOURCES, and on this machine's; VERSIONS='3.5a own' for some
 	$(PY) -m tools.tmux_matrix $(VERSIONS) -- $(ARGS)

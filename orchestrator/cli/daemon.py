@@ -182,6 +182,7 @@ def stop_by_hand(place: Project, *, restarting: bool = False) -> int | None:
     if not _held(lock):
         return None
     pid: int | None = None
+    refused = False
     try:
         with DaemonClient(place, start=False, survive=False) as link:
             pid = int(link.daemon.get("pid") or 0) or None
@@ -190,10 +191,10 @@ def stop_by_hand(place: Project, *, restarting: bool = False) -> int | None:
         pass  # it ended before it answered, hangs, or speaks another protocol: check the lock
     except BadRequest as error:
         # A system that names nobody's process: there it cannot know us, while this command knows what it comes from.
-        if error.code != "origin_unknown":
+        refused = error.code == "origin_unknown"
+        if not refused:
             raise
-        pid = None
-    if _within(END_S if pid else KILL_S, lambda: not _held(lock)):
+    if not refused and _within(END_S if pid else KILL_S, lambda: not _held(lock)):
         return pid or 0
     holders = _holders(lock)
     for sign in (signal.SIGTERM, signal.SIGKILL):

@@ -47,8 +47,8 @@ def created(wire):
 
 
 def test_without_the_pid_of_a_peer_nobody_is_a_master_and_the_daemon_can_be_stopped(stage):
-    """The one test in which LOCAL_PEERPID has no stand-in; the others of the portable run have one."""
-    stage.env |= PORTABLE | {sitecustomize.WITHOUT_PID: "1"}
+    """The one test in which LOCAL_PEERPID has no stand-in; the others in the portable form have one."""
+    stage.env |= PORTABLE | {sitecustomize.WITHOUT_PEERS: "1"}
     wire = stage.begun()
     pid = until(stage.daemon)
     refused = created(wire)

@@ -14,6 +14,7 @@ import struct
 import sys
 from typing import NamedTuple, Protocol
 
+from orchestrator.base.platform import process_facts
 from orchestrator.base.platform.basic_facts import LINUX
 
 SO_PEERPIDFD = getattr(socket, "SO_PEERPIDFD", 77)  # Linux 6.5
@@ -66,8 +67,14 @@ def _local_uid(sock: HasOptions) -> int:
 
 
 def is_own_user(sock: HasOptions) -> bool:
-    """Whether the process that connected runs as our own user."""
-    return credentials_of(sock).uid == os.geteuid()
+    """Whether the process that connected runs as our own user.
+
+    A system that names no user is believed only because nobody else can enter the directory of the socket.
+    """
+    pid, uid = credentials_of(sock)
+    if uid == -1 and not LINUX:
+        return pid == 0 or process_facts.is_own(pid)
+    return uid == os.geteuid()
 
 
 def pidfd_of(sock: HasOptions) -> int | None:

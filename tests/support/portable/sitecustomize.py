@@ -3,16 +3,17 @@
 For the tests in the portable form (``ORCHESTRATOR_PLATFORM=portable``, `make test`). What /proc, pidfds, fdatasync and
 SO_PEERCRED tell is refused to code of `orchestrator/`, and to the standard library where that code asked it; psutil may
 read. A refusal is no ``OSError``: nothing takes it for an answer. LOCAL_PEERPID and LOCAL_PEERCRED of macOS have a
-stand-in here, and `WITHOUT_PID` leaves the first one out. The programs of `edge` get no psutil at all.
+stand-in here, and `WITHOUT_PEERS` leaves both out. The programs of `edge` get no psutil at all.
 """
 
 import os
+import re
 import socket
 import struct
 import sys
 from pathlib import Path
 
-WITHOUT_PID = "TESTS_WITHOUT_PEER_PID"
+WITHOUT_PEERS = "TESTS_WITHOUT_PEERS"
 PACKAGE = str(Path(__file__).resolve().parents[3] / "orchestrator") + os.sep
 STANDARD = str(Path(os.__file__).parent) + os.sep
 SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2
@@ -46,8 +47,9 @@ def refused(name, call):
     """The call, refused to our own code."""
 
     def called(*arguments, **options):
-        path = arguments[0] if arguments else ""
-        if (name != "readlink" or str(path).startswith("/proc")) and is_ours():
+        path = str(arguments[0]) if arguments else ""
+        # A user's own path may lead through /proc; what /proc tells of a process is below these.
+        if (name != "readlink" or re.match(r"/proc/\w+/(cwd|exe|fd|ns)", path)) and is_ours():
             raise Refused(f"os.{name}")
         return call(*arguments, **options)
 
@@ -59,14 +61,12 @@ _getsockopt = socket.socket.getsockopt
 
 def getsockopt(sock, level, option, *size):
     """What macOS says of a peer, and to our own code nothing of what Linux says."""
-    pid, uid, gid = 0, 0, 0
-    if level == SOL_LOCAL and option in (LOCAL_PEERCRED, LOCAL_PEERPID):
+    if level == SOL_LOCAL and option in (LOCAL_PEERCRED, LOCAL_PEERPID) and WITHOUT_PEERS not in os.environ:
         pid, uid, gid = struct.unpack("3i", _getsockopt(sock, socket.SOL_SOCKET, 17, 12))
-        if option == LOCAL_PEERCRED:
-            return struct.pack("=IiHxx16i", 0, uid, 1, gid, *[0] * 15)
-        if WITHOUT_PID not in os.environ:
+        if option == LOCAL_PEERPID:
             return struct.pack("=i", pid)
-    elif level == socket.SOL_SOCKET and option in (17, 77) and is_ours():
+        return struct.pack("=IiHxx16i", 0, uid, 1, gid, *[0] * 15)
+    if level == socket.SOL_SOCKET and option in (17, 77) and is_ours():
         raise Refused(f"getsockopt {option}")
     return _getsockopt(sock, level, option, *size)
 

@@ -66,3 +66,12 @@ def test_the_form_of_linux_is_taken_on_linux_unless_the_portable_one_is_wanted()
     wanted = os.environ.get(basic_facts.VARIABLE) != basic_facts.PORTABLE
     assert basic_facts.LINUX is (sys.platform == "linux" and wanted)
     assert (107 if basic_facts.LINUX else 103) == basic_facts.SUN_PATH_MAX
+
+
+def test_who_names_no_user_is_known_by_its_process_or_else_by_the_closed_directory_of_the_socket(monkeypatch):
+    monkeypatch.setattr(peer_credentials, "LINUX", False)
+    assert is_own_user(OfMacos(uid=os.geteuid()))
+    assert not is_own_user(OfMacos(uid=os.geteuid() + 1))
+    assert is_own_user(OfMacos(pid=os.getpid(), version=7))
+    assert not is_own_user(OfMacos(pid=1 << 30, version=7))
+    assert is_own_user(Broken()), "and then gets no rights of a master"
