@@ -1,6 +1,6 @@
 """Which process is at the other end of a connection, and where it comes from: what decides its rights.
 
-The kernel names the process, and its ancestors are read here. Reads /proc and the file of launches.
+The kernel names the process, and its ancestors are read here. Looks at processes and reads the file of launches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orchestrator.trust.launched import Launched
 from orchestrator.trust.origin import UNKNOWN, KnownProcesses, ProcessOrigin, judge
 
 SPARE = 3
-"""Descriptors kept for a look: the peer's, a file of /proc, the file of launches."""
+"""Descriptors kept for a look: the peer's, what shows a process, the file of launches."""
 MEMBER_DEPTH = 16
 """How many of the pids that a hello names are looked at."""
 

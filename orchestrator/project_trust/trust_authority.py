@@ -1,4 +1,4 @@
-"""Who may give trust: a human at a terminal, and nothing that an AI CLI has started. Reads /proc, changes nothing.
+"""Who may give trust: a human at a terminal, and nothing that an AI CLI has started. Changes nothing.
 
 The same look is taken by the command line, for its own process, and by the daemon, for the process that the system
 names as its peer.

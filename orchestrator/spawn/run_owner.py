@@ -1,4 +1,4 @@
-"""The owner of a run: this daemon's identity, and whether another owner has ended. Reads /proc.
+"""The owner of a run: this daemon's identity, and whether another owner has ended. Looks at processes.
 
 Whether a daemon of another host is alive cannot be known here. Its runs are released after nothing was written for
 longer than a run may take: a recreated container has another host name, and its old runs must not stay counted.

@@ -54,7 +54,7 @@ class MemberStart:
 
 
 def member_start_of(client: Client) -> MemberStart:
-    """What a run created by this client keeps of it; reads /proc, so not for the event loop."""
+    """What a run created by this client keeps of it; looks at processes, so not for the event loop."""
     return MemberStart(dict(client.env), environment_of(client), client.name)
 
 

@@ -1,4 +1,4 @@
-"""The environment that squad members get. Reads /proc."""
+"""The environment that squad members get. Looks at processes."""
 
 from __future__ import annotations
 

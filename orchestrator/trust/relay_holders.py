@@ -1,6 +1,6 @@
 """Which programs hold a relay, now or earlier in this boot: the AI CLIs that lead teams.
 
-A daemon adds a line to the file of this boot when a relay connects; relays that run are also found in /proc.
+A daemon adds a line to the file of this boot when a relay connects; running relays are found among all processes.
 Standard library only.
 """
 
@@ -79,7 +79,7 @@ class RelayHolders:
                 self._said.add(key)
 
     def known(self) -> KnownHolders:
-        """All holders of this boot as of now. Reads /proc; raises ``OSError`` where it cannot be listed."""
+        """All holders of this boot as of now. Raises ``OSError`` where no processes are listed."""
         running = [line for line in map(_line_of, relays()) if line is not None]
         with self._lock:
             for entry in self._lines.new():

@@ -888,6 +888,29 @@ PROMISES: dict[str, Promise] = {
             "acceptance/test_install.py::test_the_demo_of_the_installed_wheel_runs_in_an_empty_directory_and_leaves_nothing_running",
         ),
     ),
+    "SYSTEMS1": Promise(
+        "All that is particular to a system is in base/platform, in two forms that tell the same.",
+        (
+            "unit/test_architecture.py::test_only_base_platform_knows_what_one_system_has_and_another_has_not",
+            "unit/base/platform/test_portable_processes.py::test_both_forms_tell_the_same_of_a_process",
+            "unit/base/platform/test_portable_processes.py::test_a_program_without_psutil_has_the_same_line_from_another_one",
+            "unit/base/platform/test_durable_sync.py::test_macos_writes_through_the_cache_of_the_drive",
+            "integration/test_platform.py::test_the_portable_form_runs_an_agent_and_reads_nothing_that_only_linux_has",
+        ),
+    ),
+    "SYSTEMS2": Promise(
+        "Where orchestrator cannot work, every command says so in one sentence, and nothing is left running.",
+        (
+            "integration/test_platform.py::test_where_it_cannot_work_every_command_says_so_in_one_sentence_and_leaves_nothing",
+            "integration/test_platform.py::test_json_has_the_error_and_the_hook_has_nothing_to_say",
+        ),
+    ),
+    "SYSTEMS3": Promise(
+        "A system that does not name the process of a connection gives no client the rights of a master.",
+        (
+            "integration/test_platform.py::test_without_the_pid_of_a_peer_nobody_is_a_master_and_the_daemon_can_be_stopped",
+        ),
+    ),
     "NAMES1": Promise(
         "In commands a name means the living agent, of this window first; programs' ids stay exact and are never reused.",
         (

@@ -113,6 +113,9 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "Who may change a team is decided from the process that the kernel names, its ancestors and its session.": (
         "tests/security/test_agents_stay_agents.py::test_a_name_of_processes_that_are_no_agents_gives_no_rights",
     ),
+    "A system that does not name the process of a connection gives no client the rights of a master.": (
+        "tests/integration/test_platform.py::test_without_the_pid_of_a_peer_nobody_is_a_master_and_the_daemon_can_be_stopped",
+    ),
     "What a client says of itself can only take rights away.": (
         "tests/security/test_agents_stay_agents.py::test_an_agents_process_among_those_that_a_hello_names_still_takes_the_rights_away",
     ),

@@ -1,4 +1,4 @@
-"""The tmux pane of a master, found from the origin of its connection. Reads tmux and /proc; changes nothing."""
+"""The tmux pane of a master, found from the origin of its connection. Changes nothing."""
 
 from __future__ import annotations
 

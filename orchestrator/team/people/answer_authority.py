@@ -1,7 +1,7 @@
 """Who may answer what agents ask: a human, or a master whose user allows it, and never for itself.
 
-Judged at the time of each answer, from the process that the kernel has named as the peer of the connection. Reads
-/proc and the files of this boot; what a client says of itself counts for nothing.
+Judged at the time of each answer, from the process that the kernel has named as the peer of the connection. Looks
+at processes and reads the files of this boot; what a client says of itself counts for nothing.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class AnswerAuthority:
     def _look(self, pid: int) -> tuple[tuple[AncestorLine, ...], KnownHolders]:
         try:
             return lines_of(pid), self._holders.known()
-        except OSError:  # no descriptor is left, or /proc cannot be listed: nothing is proven
+        except OSError:  # no descriptor is left, or no process can be seen: nothing is proven
             return (), KnownHolders()
 
     def _insist_on_master(self, origin: HumanOrigin, entry: AgentEntry | None) -> None:

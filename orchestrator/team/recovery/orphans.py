@@ -1,4 +1,4 @@
-"""Orphaned processes of ended launches: finds them, proves that they are ours, ends them. Reads /proc.
+"""Orphaned processes of ended launches: finds them, proves that they are ours, ends them.
 
 There are two proofs. ``engine/process.json`` has pid, start time and boot of the CLI of one epoch: all three must
 match the process. Or a process has the id of its agent and our project in its environment, which its children inherit

@@ -1,7 +1,7 @@
 """Which CLI leads a team run, and what happens to the team when that CLI has ended.
 
-The CLI's process is recorded in run.json (pid and start time), so that a later daemon detects its end too. Reads
-/proc; accesses panes and files only through `run_windows`. Ends agents by a callback, as agent_delete does.
+The CLI's process is recorded in run.json (pid and start time), so that a later daemon detects its end too. Looks
+at processes; accesses panes and files only through `run_windows`. Ends agents by a callback, as agent_delete does.
 """
 
 from __future__ import annotations

@@ -38,6 +38,26 @@ def test_the_process_of_a_connection_is_its_holder(family, host):
         assert gone is None or gone.inode == 0
 
 
+def test_elsewhere_the_holder_is_found_among_this_users_processes_and_else_nobody_from_here_is(monkeypatch):
+    monkeypatch.setattr(tcp_peers, "LINUX", False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = listener.getsockname()
+        words = [sys.executable, "-IS", "-c", HOLD, *map(str, server)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other, listener.accept()[0] as connection:
+            client = connection.getpeername()
+            other.stdout.readline()
+            found = tcp_peers.socket_of(client, server)
+            assert found is not None and found.holders is not None
+            assert (found.uid, found.holders.pids) == (os.geteuid(), (other.pid,))
+        gone = tcp_peers.socket_of(client, server)
+        assert gone is not None and gone.holders is not None and gone.holders.pids == ()
+    assert tcp_peers.socket_of(("192.0.2.1", 1), ("192.0.2.1", 2)) is None, "another machine"
+    assert "127.0.0.1" in tcp_peers._own_addresses()
+    monkeypatch.setattr(tcp_peers, "_own_addresses", lambda: {"192.0.2.1"})
+    here = tcp_peers.socket_of(("192.0.2.1", 1), ("192.0.2.1", 2))
+    assert here is not None and here.holders is not None and here.holders.pids == ()
+
+
 def test_an_address_that_nobody_has_is_no_socket():
     assert tcp_peers.socket_of(("192.0.2.1", 1), ("192.0.2.1", 2)) is None
     assert tcp_peers.plain("::ffff:127.0.0.1") == "127.0.0.1"
