@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.clock import Signal, SystemClock, wait_until
+from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.waiting import Signal, wait_until
 from orchestrator.config.sources import NONE, PROJECT_FILE, load, project_file, user_file
 from orchestrator.trust.allowed import Allowed
 from orchestrator.trust.identity import FILE

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from orchestrator.base.clock import call_off
+from orchestrator.base.waiting import call_off
 from orchestrator.edge.project_location import AGENT_SOCKET, agent_socket
 from orchestrator.protocol.traffic import listen
 from orchestrator.team.roster.agent_entry import AgentEntry

@@ -11,7 +11,7 @@ import mcp_types as types
 from mcp.server.lowlevel import NotificationOptions
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from orchestrator.base.clock import call_off
+from orchestrator.base.waiting import call_off
 from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, RefusedLine
 from orchestrator.edge.wire_format import rpc_error
 from orchestrator.protocol.direct_calls import DirectCalls

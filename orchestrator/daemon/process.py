@@ -24,10 +24,11 @@ from typing import Any
 
 import structlog
 
-from orchestrator.base.clock import SystemClock, call_off, elapse, rfc3339
+from orchestrator.base.clock import SystemClock, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
 from orchestrator.base.platform.ancestry import OF_OURS
 from orchestrator.base.platform.peer_credentials import is_own_user
+from orchestrator.base.waiting import call_off, elapse
 from orchestrator.config.file_watch import ConfigState, watch
 from orchestrator.daemon import door, handshake, hook_connections, peers
 from orchestrator.daemon.agent_sockets import AgentSockets

@@ -20,8 +20,8 @@ from typing import Any
 import orjson
 import structlog
 
-from orchestrator.base.clock import call_off
 from orchestrator.base.errors import CODES, BadRequest, Environment, OrchestratorError
+from orchestrator.base.waiting import call_off
 from orchestrator.edge.project_location import own_command
 from orchestrator.protocol.traffic import BUFFER, Incoming, TooLong
 

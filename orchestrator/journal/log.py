@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from orchestrator.base.clock import Clock, Signal, wait_until
+from orchestrator.base.clock import Clock
 from orchestrator.base.errors import Environment
+from orchestrator.base.waiting import Signal, wait_until
 from orchestrator.journal.file_scan import LogFile
 from orchestrator.journal.live_segment import DIRECTORY
 from orchestrator.journal.log_lines import Record, encode

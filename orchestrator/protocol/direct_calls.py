@@ -16,7 +16,7 @@ import anyio
 import mcp_types as types
 import orjson
 
-from orchestrator.base.clock import call_off
+from orchestrator.base.waiting import call_off
 from orchestrator.edge.wire_format import rpc_error
 from orchestrator.protocol.tool_calls import Client, Tool, ToolAnswer, ToolRequest, run_tool
 from orchestrator.protocol.traffic import PendingCall

@@ -18,7 +18,7 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
-from orchestrator.base.clock import Signal
+from orchestrator.base.waiting import Signal
 from orchestrator.edge.wire_format import Cut, WireLines
 
 MAX_LINE = 64 << 20

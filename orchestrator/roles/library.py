@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from orchestrator.base.clock import Clock, SystemClock, elapse
+from orchestrator.base.clock import Clock, SystemClock
 from orchestrator.base.errors import BadRequest
+from orchestrator.base.waiting import elapse
 from orchestrator.roles import catalogue, role_files
 from orchestrator.roles.catalogue import BrokenRole, RoleListing
 from orchestrator.trust.allowed import Allowed

@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import call_off
 from orchestrator.base.errors import Environment
+from orchestrator.base.waiting import call_off
 from orchestrator.spawn import artifacts, attempt_outcome, owned_runs, transitions
 from orchestrator.spawn.attempt_outcome import PreparedAttempt
 from orchestrator.spawn.callers import caller_kind

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import structlog
 
-from orchestrator.base.clock import Clock, elapse, rfc3339
+from orchestrator.base.clock import Clock, rfc3339
 from orchestrator.base.errors import Environment
+from orchestrator.base.waiting import elapse
 from orchestrator.spawn import artifacts, queries, transitions
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.row_writes import store_active_s

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import httpx2
 import structlog
 
-from orchestrator.base.clock import Clock, Signal, elapse, wait_until
+from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal, elapse, wait_until
 from orchestrator.spawn import api_key, queries, run_owner, smart_spawn_client
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database

@@ -17,8 +17,8 @@ from typing import TypeVar
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
+from orchestrator.base.waiting import call_off, wait_until
 from orchestrator.spawn import artifacts, attempt_outcome, final_answer, owned_runs, queries, scheduler, transitions
 from orchestrator.spawn.attempts import Attempts
 from orchestrator.spawn.fenced_writes import Fenced

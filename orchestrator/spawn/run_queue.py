@@ -17,8 +17,9 @@ from datetime import datetime
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, wait_until
 from orchestrator.spawn import owned_runs, queries, run_owner, transitions
 from orchestrator.spawn.row_writes import store_active_s
 from orchestrator.spawn.run_data import RunOwner, RunRow

@@ -13,7 +13,8 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
-from orchestrator.base.clock import FOR_EVER_S, Clock, Signal
+from orchestrator.base.clock import FOR_EVER_S, Clock
+from orchestrator.base.waiting import Signal
 from orchestrator.spawn.callers import Caller
 from orchestrator.spawn.database import Database
 from orchestrator.spawn.fenced_writes import FencedWrites

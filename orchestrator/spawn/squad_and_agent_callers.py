@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.clock import Clock, Signal, wait_until
+from orchestrator.base.clock import Clock
 from orchestrator.base.errors import NotReady, OrchestratorError
+from orchestrator.base.waiting import Signal, wait_until
 from orchestrator.config.keys import Config
 from orchestrator.engines import table
 from orchestrator.protocol.tool_calls import Client

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.toolsets import SMARTSPAWN
+from orchestrator.base.waiting import call_off
 from orchestrator.protocol.offers import AdminMethods, Offer
 from orchestrator.protocol.tool_calls import Client, Tool
 from orchestrator.roles.library import RoleLibrary

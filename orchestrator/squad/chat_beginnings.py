@@ -11,7 +11,8 @@ import re
 from collections.abc import AsyncIterator, Hashable
 from pathlib import Path
 
-from orchestrator.base.clock import Clock, call_off, elapse
+from orchestrator.base.clock import Clock
+from orchestrator.base.waiting import call_off, elapse
 from orchestrator.engines.definition import ChatRecord
 from orchestrator.squad import squad_files
 from orchestrator.squad.member_process import StopRequest

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Clock, Signal, SystemClock, elapse, wait_until
+from orchestrator.base.clock import Clock, SystemClock
 from orchestrator.base.platform import process_facts, processes
+from orchestrator.base.waiting import Signal, elapse, wait_until
 from orchestrator.edge.project_location import MEMBER_ENV
 from orchestrator.squad import squad_files
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Hashable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from orchestrator.base.clock import call_off
+from orchestrator.base.waiting import call_off
 from orchestrator.squad.member_process import StopRequest
 
 

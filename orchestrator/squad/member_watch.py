@@ -12,7 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from orchestrator.base.clock import Clock, wait_until
+from orchestrator.base.clock import Clock
+from orchestrator.base.waiting import wait_until
 from orchestrator.squad.member_process import StopRequest
 
 log = structlog.get_logger()

@@ -20,9 +20,10 @@ import structlog
 
 from orchestrator.base import failpoints
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import FOR_EVER_S, Clock, Signal, rfc3339, wait_until
+from orchestrator.base.clock import FOR_EVER_S, Clock, rfc3339
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import process_facts
+from orchestrator.base.waiting import Signal, wait_until
 from orchestrator.config.keys import Config
 from orchestrator.core.file_models import MemberFile, SquadFile
 from orchestrator.edge.temporary_directories import TemporaryDirectories, name_of_member

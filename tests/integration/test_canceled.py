@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from pydantic import BaseModel
 
-from orchestrator.base.clock import Signal
+from orchestrator.base.waiting import Signal
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.daemon.message_loops import serve
 from orchestrator.daemon.sessions import build

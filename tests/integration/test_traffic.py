@@ -10,7 +10,7 @@ import pytest
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from orchestrator.base.clock import Signal
+from orchestrator.base.waiting import Signal
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.daemon.message_loops import serve
 from orchestrator.daemon.resources import Resources

@@ -464,9 +464,9 @@ def test_a_type_that_needs_its_domain_to_be_understood_carries_it():
 
 
 def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
-    """Everything that waits, waits in base.clock; what has no event loop has a loop of its own."""
+    """Everything that waits, waits in base.waiting; what has no event loop has a loop of its own."""
     allowed = {
-        "orchestrator.base.clock",
+        "orchestrator.base.waiting",
         "orchestrator.edge.relay",
         "orchestrator.edge.launch_stub",
         "orchestrator.edge.member_viewer",

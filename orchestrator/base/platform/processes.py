@@ -18,9 +18,10 @@ from pathlib import Path
 
 import psutil
 
-from orchestrator.base.clock import Clock, SystemClock, elapse
+from orchestrator.base.clock import Clock, SystemClock
 from orchestrator.base.platform.basic_facts import LINUX, ProcessEnd
 from orchestrator.base.platform.process_facts import alive, has_ended, start_time, stat_of, words_of
+from orchestrator.base.waiting import elapse
 
 LOOK_S = 0.5
 """How often a process is looked at whose end cannot be waited for."""

@@ -11,8 +11,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
-from orchestrator.base.clock import Clock, Signal, elapse, wait_until
+from orchestrator.base.clock import Clock
 from orchestrator.base.errors import NotReady, OrchestratorError
+from orchestrator.base.waiting import Signal, elapse, wait_until
 from orchestrator.faces.web.bug_lines import BugLines
 from orchestrator.faces.web.html_elements import NOTHING
 from orchestrator.faces.web.page_content import PageContent, PageRequest, event

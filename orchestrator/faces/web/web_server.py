@@ -15,8 +15,9 @@ from typing import Any
 
 import uvicorn
 
-from orchestrator.base.clock import SystemClock, call_off
+from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment
+from orchestrator.base.waiting import call_off
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.snapshot_client import SnapshotClient
 from orchestrator.faces.web.access_tokens import AccessTokens

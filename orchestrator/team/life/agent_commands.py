@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Environment
+from orchestrator.base.waiting import wait_until
 from orchestrator.core import decisions, state, supervision
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.state import ENDED_LIVES

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform.processes import environ_of
+from orchestrator.base.waiting import wait_until
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.core import supervision
 from orchestrator.core.agent_ids import slug

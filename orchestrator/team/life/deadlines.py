@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.clock import Rounds, Timer, rfc3339
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import call_off
 from orchestrator.core import supervision
 from orchestrator.core.screens import Screen
 from orchestrator.team.life import launch_exits

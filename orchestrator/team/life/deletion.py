@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from orchestrator.base.clock import elapse, wait_until
 from orchestrator.base.platform import process_facts, processes
+from orchestrator.base.waiting import elapse, wait_until
 from orchestrator.core.screens import Screen, stands
 from orchestrator.core.supervision import EndingStep
 from orchestrator.team.panes.team_panes import TeamPanes

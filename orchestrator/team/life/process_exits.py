@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import structlog
 
-from orchestrator.base.clock import call_off
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
+from orchestrator.base.waiting import call_off
 from orchestrator.team.life import launch_exits
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry

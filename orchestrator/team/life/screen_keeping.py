@@ -10,8 +10,8 @@ import asyncio
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import call_off, wait_until
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster import screen_files
 from orchestrator.team.roster.agent_entry import AgentEntry

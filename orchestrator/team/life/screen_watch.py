@@ -17,9 +17,10 @@ from typing import Any
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.clock import Rounds, Timer, rfc3339
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import processes
+from orchestrator.base.waiting import call_off
 from orchestrator.core import blocked, supervision
 from orchestrator.core.record_types import Draft
 from orchestrator.core.screens import QUESTIONS, SCREEN_KINDS, Screen, ScreenFinding, explain, seconds_left

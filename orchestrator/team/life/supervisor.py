@@ -14,9 +14,10 @@ from typing import Any
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import call_off, elapse, rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.base.platform import processes
+from orchestrator.base.waiting import call_off, elapse, wait_until
 from orchestrator.core import supervision
 from orchestrator.core.record_types import EXITS
 from orchestrator.edge import project_location

@@ -16,8 +16,9 @@ from typing import Any
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import elapse, rfc3339
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Conflict, Environment, OrchestratorError
+from orchestrator.base.waiting import elapse
 from orchestrator.core.agent_ids import ascii_form
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location

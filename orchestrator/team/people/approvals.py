@@ -14,9 +14,10 @@ from typing import Any
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import call_off, rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.secret_masks import one_line
+from orchestrator.base.waiting import call_off, wait_until
 from orchestrator.core import blocked
 from orchestrator.core.inbox_items import InboxItem, item_id
 from orchestrator.core.screens import QUESTIONS, REASON_MAX, Screen, ScreenFinding

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.secret_masks import one_line
+from orchestrator.base.waiting import call_off, wait_until
 from orchestrator.core.inbox_items import InboxItem, recorded_items
 from orchestrator.core.screens import QUESTIONS
 from orchestrator.team.people.answer_words import GivenAnswer, answer_given, must_take

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import call_off
 from orchestrator.base.platform.basic_facts import MACOS
 from orchestrator.base.secret_masks import one_line
+from orchestrator.base.waiting import call_off
 from orchestrator.core.notices import Notice
 
 LIMIT_S = 10.0

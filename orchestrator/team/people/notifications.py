@@ -17,8 +17,9 @@ import orjson
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import Timer, call_off, rfc3339
+from orchestrator.base.clock import Timer, rfc3339
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import call_off
 from orchestrator.core.inbox_items import InboxItem
 from orchestrator.core.notices import Announcements, Notice, RunWork, announcement
 from orchestrator.core.screens import QUESTIONS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.base.clock import Signal
 from orchestrator.base.secret_masks import READ_CHARS, one_line, shown_text
+from orchestrator.base.waiting import Signal
 from orchestrator.core.inbox_items import InboxItem, ItemDecision, of_agent
 from orchestrator.core.screens import REASON_MAX, FindingKind
 from orchestrator.core.state import Agent

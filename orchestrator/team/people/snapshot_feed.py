@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.base.clock import Signal, elapse, rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.secret_masks import one_line
+from orchestrator.base.waiting import Signal, elapse, wait_until
 from orchestrator.core import state
 from orchestrator.core.attention import in_order, past_of_run, totals
 from orchestrator.core.inbox_items import InboxItem, item_id

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, cast
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import Rounds, Timer, call_off, rfc3339
+from orchestrator.base.clock import Rounds, Timer, rfc3339
+from orchestrator.base.waiting import call_off
 from orchestrator.core.inbox_items import InboxItem, item_id, of_agent
 from orchestrator.core.model_usage import ModelRequest, Prices, UsageSums
 from orchestrator.core.state import Task

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import Clock, Rounds, Timer, call_off
+from orchestrator.base.clock import Clock, Rounds, Timer
+from orchestrator.base.waiting import call_off
 
 GLANCE_S = 2.0
 """Maximum time of a single look, in seconds. The next look shows what was not ready by then."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orchestrator.base.clock import Clock, Signal
+from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal
 from orchestrator.core import agent_status as derived
 from orchestrator.core import snapshot, state
 from orchestrator.core.screens import ScreenFinding

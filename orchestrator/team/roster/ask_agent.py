@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from orchestrator.base.clock import wait_until
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
+from orchestrator.base.waiting import wait_until
 from orchestrator.core import decisions
 from orchestrator.journal.project_files import confine, make_dir, read_artifact, replace
 from orchestrator.team.roster import delivery

@@ -23,8 +23,9 @@ import orjson
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Clock, Timer, give_way
+from orchestrator.base.clock import Clock, Timer
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
+from orchestrator.base.waiting import give_way
 from orchestrator.core import record_types, snapshot, state, task_words
 from orchestrator.edge import project_location
 from orchestrator.journal import cache as store_cache

@@ -13,9 +13,10 @@ from typing import Any
 
 import structlog
 
-from orchestrator.base.clock import rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
+from orchestrator.base.waiting import wait_until
 from orchestrator.core import blocked, decisions, supervision, turn_end
 from orchestrator.core.prompts import reminder
 from orchestrator.core.record_types import Draft

@@ -17,8 +17,9 @@ import orjson
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Clock, Signal, rfc3339
+from orchestrator.base.clock import Clock, rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, Environment, OrchestratorError
+from orchestrator.base.waiting import Signal
 from orchestrator.config.keys import Config
 from orchestrator.core import state, supervision
 from orchestrator.core.agent_ids import slug

@@ -15,9 +15,9 @@ from typing import Any
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import call_off, wait_until
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.final_states import TERMINAL
+from orchestrator.base.waiting import call_off, wait_until
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.screens import Screen
 from orchestrator.engines.definition import Engine

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import structlog
 
-from orchestrator.base.clock import call_off, elapse
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import process_facts, processes
+from orchestrator.base.waiting import call_off, elapse
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.team.panes.run_windows import MasterWindow
 from orchestrator.team.panes.team_panes import TeamPanes

@@ -15,8 +15,9 @@ from typing import Any, Protocol, get_args
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import FOR_EVER_S, Signal, call_off, rfc3339, wait_until
+from orchestrator.base.clock import FOR_EVER_S, rfc3339
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, wait_until
 from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message

@@ -19,8 +19,9 @@ from typing import Protocol
 import orjson
 import structlog
 
-from orchestrator.base.clock import Signal, call_off, rfc3339, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, wait_until
 from orchestrator.core import blocked
 from orchestrator.core import turn_end as rules
 from orchestrator.core.prompts import wake_message

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.clock import call_off
+from orchestrator.base.waiting import call_off
 
 
 @pytest.mark.anyio
