@@ -382,7 +382,7 @@ def test_a_relay_loads_nothing_heavy():
     assert not heavy & set(done.stdout.split())
     ours = {name for name in done.stdout.split() if name.startswith("orchestrator.")}
     assert ours == {f"orchestrator.{name}" for name in (
-        "__main__", "base", "base.platform", "base.platform.process_facts", "base.toolsets", "edge",
+        "__main__", "base", "base.platform", "base.platform.basic_facts", "base.toolsets", "edge",
         "edge.project_location", "edge.daemon_connection", "edge.relay", "edge.request_limits", "edge.wire_format",
         "trust", "trust.lock_word", "trust.state_dir",
     )}  # fmt: skip

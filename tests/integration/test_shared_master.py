@@ -30,6 +30,7 @@ def background():
     made.communicate()
 
 
+@pytest.mark.tmux
 def test_the_pane_of_a_shared_background_process_is_refused_not_guessed(private_server, background):
     pane, pid = private_server.start(), int(private_server.show("user", "#{pane_pid}"))
     socket = private_server.socket
