@@ -126,7 +126,7 @@ def test_an_agent_whose_conversation_was_cleared_still_knows_its_rules(agent):
     last = agent.requests()[-1].turn
     assert "You are agent `a`" in last.system
     assert "behind-the-clear" in str(last.messages)
-    assert "t-0" not in str(last.messages)
+    assert not re.search(r"\bt-0\b", str(last.messages))  # a directory of the test may be called ot-0...
     agent.comes(lambda: agent.status()["session"] not in (None, session))
     agent.rests()
 
