@@ -84,9 +84,9 @@ def add_event(
     """Write the run's next event; True always, for callers whose step has succeeded with it."""
     con.execute(
         "INSERT INTO events (id, run_id, node_id, level, message, ts, seq) "
-        "SELECT COALESCE(?2, ?1 || ':' || next), ?1, ?3, ?4, ?5, ?6, next "
-        "FROM (SELECT COALESCE(MAX(seq), 0) + 1 AS next FROM events WHERE run_id = ?1)",
-        (run_id, event_id or None, node_id, level, message, at),
+        "SELECT COALESCE(:id, :run || ':' || next), :run, :node, :level, :message, :at, next "
+        "FROM (SELECT COALESCE(MAX(seq), 0) + 1 AS next FROM events WHERE run_id = :run)",
+        {"id": event_id or None, "run": run_id, "node": node_id, "level": level, "message": message, "at": at},
     )
     con.execute("UPDATE runs SET updated_at = ? WHERE id = ?", (at, run_id))
     return True
