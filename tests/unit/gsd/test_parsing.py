@@ -50,7 +50,8 @@ def test_children_that_do_not_start_are_told(tmp_path):
 
 
 def test_the_children_are_gone_when_the_caller_stops_listening(tmp_path):
-    root = write(tmp_path, {f"f{n}.py": "" for n in range(100)})
+    slow = "f'" + "{a}" * 20_000 + "'\n"  # all of them take seconds: the children are at work while we look
+    root = write(tmp_path, {f"f{n}.py": slow if n else "" for n in range(100)})
     looking = parsing.parse_files(root, [f"f{n}.py" for n in range(100)])
     next(looking)
     before = _children()
