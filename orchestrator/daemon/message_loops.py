@@ -16,7 +16,7 @@ from orchestrator.edge.request_limits import BUSY, INVALID_REQUEST, RefusedLine
 from orchestrator.edge.wire_format import rpc_error
 from orchestrator.protocol.direct_calls import DirectCalls
 from orchestrator.protocol.sdk_messages import read, written
-from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
+from orchestrator.protocol.traffic import Incoming, PendingCall, Stalled, TooLong, Traffic, drained
 from orchestrator.protocol.wait_turns import WaitTurns, is_wait
 
 QUEUE = 64
@@ -65,6 +65,7 @@ class _MessageLoops:
         self._writing = asyncio.Lock()
         self._broken: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._handshakes: dict[Any, dict[str, Any]] = {}  # the parameters of each that has no answer yet
+        self._at_sdk: list[PendingCall] = []  # requests that the SDK's server has, unless they have begun
 
     async def run(self, server: Any) -> None:
         receiving, sending = asyncio.create_task(self._receive()), asyncio.create_task(self._send())
@@ -135,9 +136,14 @@ class _MessageLoops:
         if self._turns is not None and is_wait(request):
             await self._turns.turn()
         call = self._traffic.opened(request)
-        if self._calls is not None and self._calls.takes(request):
+        self._at_sdk = [earlier for earlier in self._at_sdk if not earlier.begun]
+        # A direct call would overtake what the SDK's server still queues: the tasks that a relay sends again right
+        # behind its handshake would get another order.
+        if self._calls is not None and not self._at_sdk and self._calls.takes(request):
             self._calls.start(request, call, self._deliver)
             return
+        if self._traffic.holds(request.id):
+            self._at_sdk.append(call)
         if request.method == "initialize":
             self._handshakes[request.id] = request.params or {}
         await self._into.send(SessionMessage(request, ServerMessageMetadata(request_context=call)))

@@ -109,6 +109,7 @@ async def _sdk_call(
 
     reports = None if meta.get("progress_token") is None else report
     asked = ctx.request or PendingCall()
+    asked.begun = True
     given = ToolRequest(ctx.request_id, params.name, params.arguments, meta, asked, reports, ctx.session)
     answer = await run_tool(tools, client, given)
     content = types.TextContent(type="text", text=answer.text.decode())

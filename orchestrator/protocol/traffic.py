@@ -114,11 +114,13 @@ def waiting(writer: asyncio.StreamWriter) -> int:
 class PendingCall:
     """One request of a client. ``canceled``: the client has canceled this request while it was open.
 
-    The code that serves the request holds the object; so nothing is kept of an answered request, and a later request
-    with the same id is a different one.
+    ``begun``: what it does has begun, or it has an answer; so a later call no longer overtakes it. The code that
+    serves the request holds the object; so nothing is kept of an answered request, and a later request with the same
+    id is a different one.
     """
 
     canceled: bool = False
+    begun: bool = False
     end: Callable[[], None] | None = None  # ends the call, if the SDK's server does not know it
 
 
@@ -158,7 +160,7 @@ class Traffic:
         for open_id in reversed(self._open):
             if coerce_request_id(open_id) == coerce_request_id(key):
                 call = self._open.pop(open_id)
-                call.canceled = True
+                call.canceled = call.begun = True
                 return call
         return None
 
@@ -168,8 +170,8 @@ class Traffic:
         self._blocked = True
         try:
             yield
-            if answered is not None:
-                self._open.pop(answered, None)
+            if answered is not None and (call := self._open.pop(answered, None)) is not None:
+                call.begun = True
         finally:
             self._blocked = False
             self._changed.notify()

@@ -253,6 +253,52 @@ async def test_plain_calls_do_go_directly_and_questions_to_the_client_do_not(mon
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("handshake", [True, False])
+async def test_calls_begin_in_the_order_in_which_they_came_whichever_way_they_go(handshake, monkeypatch):
+    begun = []
+
+    async def note(_call, given):
+        begun.append(given.value)
+        return {"value": given.value}
+
+    monkeypatch.setitem(TOOLS, "note", Tool("note", "T", "D.", Given, Answer, note))
+    monkeypatch.setitem(TOOLS, "note_by_sdk", Tool("note_by_sdk", "T", "D.", Given, Answer, note, asks_client=True))
+    async with asyncio.timeout(BOUND_S), connection(direct=True, handshake=handshake) as (lines, asks, _):
+        if not handshake:
+            say(asks, {"id": "init", "method": "initialize", "params": INITIALIZE})
+            say(asks, {"method": "notifications/initialized"})
+        for part in range(3):
+            for number in range(10 * part, 10 * part + 10):
+                name = "note_by_sdk" if handshake and not number % 4 else "note"
+                asks.write(call_line(number, name, {"value": number}) + b"\n")
+            await lines.readline()  # as a relay that has its daemon's first answers and goes on sending
+        while len(begun) < 30:
+            await lines.readline()
+        assert begun == list(range(30))
+
+
+@pytest.mark.anyio
+async def test_after_an_answer_of_the_sdk_calls_go_directly_again(monkeypatch):
+    started = []
+    start = DirectCalls.start
+
+    def counted(self, request, *rest):
+        started.append(request.id)
+        start(self, request, *rest)
+
+    monkeypatch.setattr(DirectCalls, "start", counted)
+    async with asyncio.timeout(BOUND_S), connection(direct=True) as (lines, asks, _):
+        say(asks, {"id": "list", "method": "tools/list"})
+        asks.write(call_line(1) + b"\n")
+        assert {json.loads(await lines.readline())["id"] for _ in range(2)} == {"list", 1}
+        say(asks, {"id": "list", "method": "tools/list"})
+        say(asks, {"method": "notifications/cancelled", "params": {"requestId": "list"}})
+        asks.write(call_line(2) + b"\n")
+        assert json.loads(await lines.readline())["id"] == 2
+        assert started == [2]
+
+
+@pytest.mark.anyio
 async def test_a_handshake_anew_names_the_client_of_the_calls_that_follow():
     async with asyncio.timeout(BOUND_S), connection(direct=True) as (lines, asks, _):
         for name in ("t", "second"):
