@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.platform.basic_facts import own_ancestors
+from orchestrator.base.platform.basic_facts import close_all_but, own_ancestors
 from orchestrator.edge.project_location import (
     AGENT_ENV,
     FAILED,
@@ -248,10 +248,8 @@ def _spawn(command: list[str], directory: Path, lock: int, listener: int) -> Non
         os.chdir("/")
         for fd, at in ((null, 0), (log, 1), (log, 2)):
             os.dup2(fd, at)
-        first, last = sorted((lock, listener))
         # A pipe leaked into us by the CLI would stay open as long as the daemon lives, and the CLI wait for its end.
-        for begin, end in ((3, first), (first + 1, last), (last + 1, os.sysconf("SC_OPEN_MAX"))):
-            os.closerange(begin, end)
+        close_all_but((lock, listener))
         os.set_inheritable(lock, True)
         os.set_inheritable(listener, True)
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGQUIT):  # what we ignore, it and its children would

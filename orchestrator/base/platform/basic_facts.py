@@ -1,4 +1,4 @@
-"""What even the hook asks of the system: which form of it is taken, this boot, our ancestors, the end of a process.
+"""What even the hook asks of the system: its form, this boot, our ancestors, a process's end, open descriptors.
 
 Imports os, select and sys only: a hook lives as long as its agent is parked. Where another system has other calls,
 this package has two forms of a fact: that of Linux, and a portable one for macOS, which
@@ -14,6 +14,7 @@ import sys
 
 TYPE_CHECKING = False  # as `typing` has it, which would cost the hook a megabyte
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 VARIABLE = "ORCHESTRATOR_PLATFORM"
@@ -107,6 +108,22 @@ def _name_of_terminal(device: int) -> str | None:
     if 136 <= major <= 143:
         return f"/dev/pts/{(major - 136) * 256 + minor}"
     return f"/dev/tty{minor}" if major == 4 else None
+
+
+def close_all_but(kept: Iterable[int]) -> None:
+    """Close every descriptor of this process but the standard ones and these."""
+    spared = {0, 1, 2, *kept}
+    if LINUX:
+        ends = sorted(spared)
+        for last, following in zip(ends, [*ends[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
+            os.closerange(last + 1, following)  # one call of the system for each gap
+        return
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 - no pathlib: see the head. A limit of macOS may be none at all
+        if int(name) not in spared:
+            try:
+                os.close(int(name))
+            except OSError:  # that of the listing itself
+                continue
 
 
 class ProcessEnd:
