@@ -27,9 +27,9 @@ def main() -> int:
 
             return relay.main(sys.argv[2:], wire_in, wire_out)
         if command == "hook":
-            from orchestrator import hook  # noqa: PLC0415 - one command, one import
+            from orchestrator.edge import cli_hook  # noqa: PLC0415 - one command, one import
 
-            return hook.main()
+            return cli_hook.main()
         if command == "launch":
             from orchestrator.edge import launch_stub  # noqa: PLC0415 - one command, one import
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import hook
+from orchestrator.edge import cli_hook as hook
 from orchestrator.edge.project_location import Project, find_project, main_tree, worktree_at
 from orchestrator.gsd import place as gsd
 from orchestrator.team.worktrees import git, inspection
@@ -111,7 +111,7 @@ def test_a_pipe_in_the_place_of_a_small_file_is_not_waited_for(victim, where):
     del files[where]
     at = unpacked(victim, {**files, "keep": ""}, [(where, None)])
     program = (
-        "import sys; from pathlib import Path; from orchestrator import hook; from orchestrator.edge import project_location;"
+        "import sys; from pathlib import Path; from orchestrator.edge import cli_hook as hook, project_location;"
         "print(project_location.find_project(Path(sys.argv[1])).root, hook.main_tree(sys.argv[1]))"
     )
     done = subprocess.run(

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator import hook
 from orchestrator.cli.verify import ended_well
 from orchestrator.daemon.process import Daemon
+from orchestrator.edge import cli_hook as hook
 from orchestrator.edge import project_location, run_directories
 from orchestrator.journal.project_files import Paths
 from orchestrator.trust import lock_word

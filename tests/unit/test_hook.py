@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import hook
+from orchestrator.edge import cli_hook as hook
 from orchestrator.edge import project_location
 from orchestrator.trust import state_dir
 from tests.support.hooks import HOOK, Hook, stop
@@ -26,9 +26,7 @@ RSS_MAX_KB = (12_000_000 if sys.version_info < (3, 12) else 13_000_000) // 1024 
 SOON_S = 25.0  # less than RETRY_S, the time that a hook which waits for a daemon takes
 
 # The hook as the CLI starts it, but that it would wait for the end of its stdin longer than any test.
-ENDLESS = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from orchestrator import hook; hook.STDIN_S = 3600.0; hook.main()"
-)
+ENDLESS = "import sys; sys.path.insert(0, sys.argv[1]); from orchestrator.edge import cli_hook as hook; hook.STDIN_S = 3600.0; hook.main()"
 
 
 class Door:
