@@ -123,12 +123,16 @@ class TranscriptPlace(NamedTuple):
     files: str
 
 
-class ChatRecord(NamedTuple):
-    """Where a CLI records one chat: ``files`` is a glob pattern below ``folder``, ``message`` a regex for them."""
+class RunRecord(NamedTuple):
+    """Where a CLI records that a run has begun: ``files`` is a glob pattern below ``folder``, ``message`` a regex.
+
+    After ``bound_s`` nobody waits for it any more: a CLI of another version may record its runs elsewhere.
+    """
 
     folder: str
     files: str
     message: str
+    bound_s: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -138,14 +142,16 @@ class Headless:
     ``run`` raises BadRequest ``bad_argument`` for an impossible chat id. ``chats``: a new chat's id is ``chosen``
     by us (`HeadlessRun.session`), printed by the command ``create`` (``created``), or ``printed`` by the first run,
     where ``printed_chat_id(stdout, stderr)`` finds it (empty: not found). ``record(env, chat)`` is for a CLI whose
-    start deletes the chats that have no message yet.
+    start deletes the chats of the same folder that have no message yet. ``opening(env)`` is for one of which two
+    runs that start at once disturb each other.
     """
 
     run: Callable[[HeadlessRun], HeadlessCommand]
     chats: Literal["chosen", "created", "printed"]
     create: tuple[str, ...] = ()
     printed_chat_id: Callable[[str, str], str] | None = None
-    record: Callable[[Mapping[str, str], str], ChatRecord] | None = None
+    record: Callable[[Mapping[str, str], str], RunRecord] | None = None
+    opening: Callable[[Mapping[str, str]], RunRecord] | None = None
     long_prompt: Literal["stdin", "no"] = "no"  # how to pass a prompt too long for an argument
     sequential: bool = False  # parallel runs disturb each other
 

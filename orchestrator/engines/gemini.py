@@ -17,7 +17,6 @@ from orchestrator.base.errors import BadRequest
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
 from orchestrator.engines import gemini_approvals
 from orchestrator.engines.definition import (
-    ChatRecord,
     Engine,
     Headless,
     HeadlessCommand,
@@ -25,6 +24,7 @@ from orchestrator.engines.definition import (
     Launch,
     PreparedLaunch,
     RoleFolder,
+    RunRecord,
     TranscriptPlace,
     UserFiles,
 )
@@ -167,10 +167,10 @@ def _run(once: HeadlessRun) -> HeadlessCommand:
     )
 
 
-def _record(env: Mapping[str, str], chat: str) -> ChatRecord:
+def _record(env: Mapping[str, str], chat: str) -> RunRecord:
     # Source: cleanupExpiredSessions in Gemini CLI 0.61; a context of its own comes before the first message.
     message = r'(?m)^\{"id":.*"type":"user"'
-    return ChatRecord(*_transcript(env, chat), message)
+    return RunRecord(*_transcript(env, chat), message)
 
 
 def _transcript(env: Mapping[str, str], session: str) -> TranscriptPlace:

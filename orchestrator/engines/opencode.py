@@ -7,18 +7,28 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.base.public_names import AGENT_TOOLS, SERVER
-from orchestrator.engines.definition import Engine, Headless, HeadlessCommand, HeadlessRun, Launch, PreparedLaunch
+from orchestrator.engines.definition import (
+    Engine,
+    Headless,
+    HeadlessCommand,
+    HeadlessRun,
+    Launch,
+    PreparedLaunch,
+    RunRecord,
+)
 from orchestrator.engines.headless_chats import chat_id
 from orchestrator.engines.opencode_approvals import request
 from orchestrator.engines.opencode_screen import PASTED, PATTERNS, composer
 from orchestrator.engines.opencode_setup import SETUP
 from orchestrator.engines.usage_reading import opencode_message
+from orchestrator.engines.user_setup import in_home
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 PERMISSION = "OPENCODE_PERMISSION"
@@ -82,6 +92,15 @@ def printed_chat_id(_stdout: str, stderr: str) -> str:
     """The first session in the log: the run's own session, created before any subagent's."""
     match = _CREATED.search(stderr)
     return match[1] if match else ""
+
+
+def _opening(env: Mapping[str, str]) -> RunRecord:
+    """A line that opencode logs once it has opened its database.
+
+    Two that open it at the same moment do not wait for each other: one ends with "database is locked" (1.18.33).
+    """
+    folder = posixpath.join(env.get("XDG_DATA_HOME") or in_home(env, ".local/share"), "opencode/log")
+    return RunRecord(folder, "*.log", "creating instance", bound_s=3.0)
 
 
 def _lists(launch: Launch, patience: Mapping[str, str]) -> dict[str, list[Any]]:
@@ -206,7 +225,9 @@ ROW = Engine(
     resumes=True,
     models=True,
     call_limit_s=60.0,
-    headless=Headless(run=_run, chats="printed", printed_chat_id=printed_chat_id, long_prompt="stdin"),
+    headless=Headless(
+        run=_run, chats="printed", printed_chat_id=printed_chat_id, opening=_opening, long_prompt="stdin"
+    ),
     setup=SETUP,
     limits=(
         "One agent takes 700 to 900 MB of memory.",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.engines.definition import ChatRecord, Headless, HeadlessRun
+from orchestrator.engines.definition import Headless, HeadlessRun, RunRecord
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.project_files import confine
 from orchestrator.roles.catalogue import Role
@@ -142,12 +142,16 @@ class MemberPlan:
             return ""
         return headless.printed_chat_id(stdout, stderr)
 
-    def chat_record(self) -> ChatRecord | None:
-        """Where the chat is recorded if its beginning must be undisturbed; see `Headless.record`."""
+    def beginning(self) -> tuple[Path, RunRecord | None]:
+        """The place in which this member must begin undisturbed, and the record of it; see `Headless`."""
         settings, headless = self.inputs.settings, self._headless()
-        if not settings.stateful or settings.run is not None or headless is None or headless.record is None:
-            return None
-        return headless.record(self.inputs.env, self.request.chat_id or self.uuid)
+        if settings.run is None and headless is not None:
+            if headless.opening is not None:
+                record = headless.opening(self.inputs.env)
+                return Path(record.folder), record
+            if headless.record is not None and settings.stateful:
+                return self.cwd, headless.record(self.inputs.env, self.request.chat_id or self.uuid)
+        return self.cwd, None
 
     def _headless(self) -> Headless | None:
         row = self.inputs.settings.row

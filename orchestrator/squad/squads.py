@@ -31,7 +31,7 @@ from orchestrator.journal.project_files import Paths, failure
 from orchestrator.protocol.tool_calls import Tell
 from orchestrator.roles.catalogue import RoleListing
 from orchestrator.squad import member_process, results, squad_files, squad_plan
-from orchestrator.squad.chat_beginnings import ChatBeginnings
+from orchestrator.squad.member_beginnings import MemberBeginnings
 from orchestrator.squad.member_process import CommandOutcome, StopRequest
 from orchestrator.squad.member_turns import MemberTurns
 from orchestrator.squad.member_watch import Show, WatchedProcess, hidden, shown_as
@@ -99,7 +99,7 @@ class Squads:
         self._squads: dict[str, Squad] = {}
         self._by_req: dict[str, str] = {}
         self._chats = MemberTurns()
-        self._beginnings = ChatBeginnings(clock)
+        self._beginnings = MemberBeginnings(clock)
         self._tasks = BackgroundTasks()
         self._closing = StopRequest()
 
@@ -285,7 +285,8 @@ class Squads:
             # A CLI keeps a chat in one place: two members of one take turns.
             plan = plans[at]
             chat = plan.request.chat_id and (plan.program, plan.request.chat_id)
-            beginning = self._beginnings.of((plan.program, plan.cwd), plan.chat_record(), squad.stop)
+            place, record = plan.beginning()
+            beginning = self._beginnings.of((plan.program, place), record, squad.stop)
             try:
                 async with room, self._chats.of(chat, squad.stop), beginning:
                     try:

@@ -1,4 +1,4 @@
-"""When the next member of a CLI may start whose start deletes the chats that have no message yet."""
+"""When the next member of a CLI may start whose start disturbs another that has just begun."""
 
 import asyncio
 import contextlib
@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from orchestrator.engines import opencode
 from orchestrator.engines.gemini import ROW
-from orchestrator.squad.chat_beginnings import BEGINNING_S, LOOK_S, ChatBeginnings
+from orchestrator.squad.member_beginnings import LOOK_S, MemberBeginnings
 from orchestrator.squad.member_process import StopRequest
 from tests.support.team import FakeClock
 
 KEY = ("gemini", "/project")
+BOUND_S = ROW.headless.record({}, "").bound_s
 CHAT, OTHER = "0d4c1f5e-5b7e-4c0c-9d5b-1f2f3f4f5f6f", "1e4c1f5e-5b7e-4c0c-9d5b-1f2f3f4f5f6f"
 HEADER = '{"sessionId":"%s","startTime":"2026-01-01T00:00:00.000Z","kind":"main"}\n'
 CONTEXT = '{"$set":{"messages":[{"id":"a","type":"user","content":[{"text":"<session_context>"}]}]}}\n'
@@ -24,7 +26,7 @@ class World:
     def __init__(self, base):
         self.home = base / "ada[1]"
         self.clock = FakeClock()
-        self.beginnings = ChatBeginnings(self.clock)
+        self.beginnings = MemberBeginnings(self.clock)
         self.stop = StopRequest()
         self.started = []
         self.ends = {}
@@ -37,7 +39,8 @@ class World:
 
     async def member(self, name, chat):
         self.ends[name] = asyncio.Event()
-        record = chat and ROW.headless.record({"HOME": str(self.home)}, chat)
+        env = {"HOME": str(self.home)}
+        record = opencode.ROW.headless.opening(env) if chat == "opencode" else chat and ROW.headless.record(env, chat)
         async with self.beginnings.of(KEY, record, self.stop):
             self.started.append(name)
             await self.ends[name].wait()
@@ -107,10 +110,27 @@ def test_the_next_starts_when_the_one_before_it_ends_without_a_message(scene):
 def test_a_cli_that_records_its_chats_elsewhere_delays_the_next_for_a_while_only(scene):
     async def body():
         await scene.looked("first")
-        await scene.clock.advance(BEGINNING_S)
+        await scene.clock.advance(BOUND_S)
         await scene.looked("first", "second")
 
     run(scene, body, ("first", CHAT), ("second", OTHER))
+
+
+def test_the_next_opencode_starts_once_the_one_before_it_has_opened_its_database(scene):
+    log = scene.home / ".local/share/opencode/log/opencode.log"
+    log.parent.mkdir(parents=True)
+    old = 'timestamp=2026-11-27T14:21:56.396Z level=INFO run=e978a1df message="creating instance" directory=/p\n'
+    log.write_text(old)
+
+    async def body():
+        await scene.looked("first")
+        with log.open("a") as file:
+            file.write(old.replace("e978a1df", "1f3a18c4"))
+        await scene.looked("first", "second")
+        await scene.clock.advance(opencode.ROW.headless.opening({}).bound_s)  # of one that logs less
+        await scene.looked("first", "second", "third")
+
+    run(scene, body, ("first", "opencode"), ("second", "opencode"), ("third", "opencode"))
 
 
 def test_nobody_waits_for_a_member_without_a_record_or_after_a_stop(scene):
