@@ -28,7 +28,7 @@ from benchmarks.wire import Wire
 
 AGENTS = 30
 SATURATED = 8
-IDLE_S = 6.0
+IDLE_S = 20.0
 SETTLE_S = 7.0
 """Before the daemon is idle: it saves what it knows of an agent 5 s after the agent's last record."""
 FIGURES = (
