@@ -253,6 +253,13 @@ def test_what_only_reads_works_inside_an_agent_without_asking_the_daemon(monkeyp
     assert json.loads(capsys.readouterr().out) == {"live": False, "agents": []}
 
 
+@pytest.fixture
+def daemon_ended():
+    """Ends the daemon that a command of the test may have started."""
+    yield
+    assert app.main(["daemon", "stop"]) == 0
+
+
 PYDANTIC = {"pydantic"}
 
 
@@ -268,7 +275,7 @@ PYDANTIC = {"pydantic"}
     ],
     ids=lambda one: " ".join(sorted(one) if isinstance(one, set) else one),
 )  # fmt: skip
-def test_a_command_loads_no_more_than_it_needs(line, allowed) -> None:
+def test_a_command_loads_no_more_than_it_needs(line, allowed, daemon_ended) -> None:
     before, after = loaded_modules.loaded(line)
     assert before & loaded_modules.HEAVY == set(), "what every command pays for"
     assert after & loaded_modules.HEAVY <= allowed
