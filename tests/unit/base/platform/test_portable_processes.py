@@ -41,9 +41,14 @@ def both(call, *arguments):
     return getattr(linux_processes, call)(*arguments), getattr(portable_processes, call)(*arguments)
 
 
+def asleep(stats):
+    """The two readings of a program, if it slept at both: one that begins to sleep changes its state in between."""
+    return stats if {stat.state for stat in stats} == {b"S"} else None
+
+
 def test_both_forms_tell_the_same_of_a_process(child, tmp_path):
     pid = child("sleep", "1000", cwd=tmp_path, env={"A": "1", "B": "two words=x"}, start_new_session=True)
-    linux, portable = both("read_stat", pid)
+    linux, portable = until(lambda: asleep(both("read_stat", pid)))
     assert portable == linux._replace(terminal=0), "the start above all: stub, daemon and journal compare it"
     for call in ("environment_of", "words_of", "directory_of", "is_own"):
         linux, portable = both(call, pid)
