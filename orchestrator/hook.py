@@ -10,7 +10,7 @@ try:
     if not __package__:  # run as a script; our place comes last, for it is full of strangers
         sys.path.append(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # noqa: PTH120 - no pathlib
     from orchestrator.edge.cli_hook import main
-except ImportError:  # Windows has not all of what it imports, and nothing would be answered there
+except ImportError:  # Windows lacks some of these modules, and has no daemon that could answer
     os.write(1, b"{}\n")
     sys.exit(0)
 

@@ -137,8 +137,8 @@ class _MessageLoops:
             await self._turns.turn()
         call = self._traffic.opened(request)
         self._at_sdk = [earlier for earlier in self._at_sdk if not earlier.begun]
-        # A direct call would overtake what the SDK's server still queues: the tasks that a relay sends again right
-        # behind its handshake would get another order.
+        # A direct call would overtake requests that wait in the SDK's server. Tasks that a relay sends again after
+        # its handshake would then be queued in another order.
         if self._calls is not None and not self._at_sdk and self._calls.takes(request):
             self._calls.start(request, call, self._deliver)
             return

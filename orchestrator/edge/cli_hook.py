@@ -124,7 +124,7 @@ def flat(text: str, name: str) -> object:
 
 
 def event_line(facts: JsonObject, *, asks: bool = False) -> bytes:
-    """What the daemon is told: name, session, small facts; if it ``asks`` for a permission, the whole of it."""
+    """The line for the daemon: the event's name, session and small facts; with ``asks`` also all that it asks for."""
     data: JsonObject = {}
     for name in PATHS:
         value = facts.get(name)

@@ -122,7 +122,7 @@ def close_all_but(kept: Iterable[int]) -> None:
         if int(name) not in spared:
             try:
                 os.close(int(name))
-            except OSError:  # that of the listing itself
+            except OSError:  # the descriptor that listed the others is closed already
                 continue
 
 
