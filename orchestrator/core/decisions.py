@@ -74,8 +74,7 @@ def enqueue(
     check_task_id(task_id)
     known = agent.unfinished.get(task_id) or agent.ended(task_id)
     if known is not None:
-        if stored != payload:
-            raise Conflict("task_exists", f"task {task_id!r} exists with another payload")
+        must_be_same(task_id, stored, payload)
         state = known.state if isinstance(known, Task) else known.outcome
         answer = {"position": known.position, "task_id": task_id, "state": state}
         call = agent.calls.get(req)
@@ -84,13 +83,39 @@ def enqueue(
         return Decision(answer=answer)
     must_live(agent)
     if len(agent.unfinished) >= limits.max_unfinished_tasks:
-        raise NotReady("queue_full", f"{agent.agent_id} has {len(agent.unfinished)} unfinished tasks")
+        raise queue_full(agent.agent_id, len(agent.unfinished))
     position = len(agent.unfinished) + 1
     more: dict[str, Any] = {} if timeout_s is None else {"timeout_s": timeout_s}
     if title:
         more["title"] = title
     draft = inbox_draft(agent, "task", at, req, task_id=task_id, payload=payload, position=position, **more)
     return Decision([draft], {"position": position, "task_id": task_id, "state": "queued"})
+
+
+def must_be_same(task_id: str, stored: Any, payload: Any) -> None:
+    """Raise Conflict ``task_exists`` if the payload differs from the one that is stored under the task's id."""
+    if stored != payload:
+        raise Conflict("task_exists", f"task {task_id!r} exists with another payload")
+
+
+def queue_full(agent_id: str, unfinished: int) -> NotReady:
+    """The error for a task beyond the limit of unfinished ones."""
+    return NotReady("queue_full", f"{agent_id} has {unfinished} unfinished tasks")
+
+
+def unknown_task(agent_id: str, task_id: str) -> BadRequest:
+    """The error for a task that the agent never got."""
+    return BadRequest("unknown_task", f"{agent_id} has no task {task_id!r}")
+
+
+def task_finished(task_id: str, outcome: str) -> Conflict:
+    """The error for a cancel that comes after the task's end."""
+    return Conflict("task_finished", f"task {task_id!r} has ended: {outcome}", outcome=outcome)
+
+
+def agent_ended(agent_id: str, how: str) -> Conflict:
+    """The error for work that an agent cannot get any more; ``how`` is a predicate as that of `ending`."""
+    return Conflict("agent_ended", f"agent {agent_id} {how}")
 
 
 def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
@@ -102,8 +127,8 @@ def cancel(agent: Agent, *, task_id: str, req: str, at: str) -> Decision:
             return Decision(answer={"ok": True, "state": "cancel_requested"})
         ended = agent.ended(task_id)
         if ended is None:
-            raise BadRequest("unknown_task", f"{agent.agent_id} has no task {task_id!r}")
-        raise Conflict("task_finished", f"task {task_id!r} has ended: {ended.outcome}", outcome=ended.outcome)
+            raise unknown_task(agent.agent_id, task_id)
+        raise task_finished(task_id, ended.outcome)
     answer = {"ok": True, "state": "cancel_requested"}
     if task.cancel_asked:
         return Decision(answer=answer)
@@ -126,14 +151,19 @@ def stop(agent: Agent, *, force: bool, req: str | None, at: str, reason: str = "
 def must_live(agent: Agent) -> None:
     """Raise Conflict ``agent_ended`` if the agent is ending or has ended: it gets no more work."""
     if agent.stop_asked or agent.life in ENDED_LIVES:
-        raise Conflict("agent_ended", f"agent {agent.agent_id} {ending(agent)}")
+        raise agent_ended(agent.agent_id, ending(agent))
 
 
 def ending(agent: Agent) -> str:
     """How far the end of an agent has come, as a predicate: `was deleted`, `is stopping`, `is failed`."""
-    if agent.life == "deleted":
+    return ending_of(agent.life, stopping=bool(agent.stop_asked))
+
+
+def ending_of(life: str, *, stopping: bool) -> str:
+    """As `ending`, of an agent of which only these two facts are known."""
+    if life == "deleted":
         return "was deleted"
-    return "is stopping" if agent.stop_asked else f"is {agent.life}"
+    return "is stopping" if stopping else f"is {life}"
 
 
 # -- the agent's side -------------------------------------------------------------------------------------------
@@ -203,7 +233,7 @@ def next_command(
 
 def _fresh(agent: Agent, visible_inbox: int, at: str, req: str) -> CommandOffer:
     head = agent.head()
-    if head is None or head.seq > visible_inbox or head.cancel_asked or agent.life != "ready":
+    if head is None or head.seq > visible_inbox or head.cancel_asked or head.refused or agent.life != "ready":
         return CommandOffer()
     return CommandOffer(_task_command(head), (_delivered(agent, head, at, req),))
 
@@ -219,8 +249,15 @@ def _task_command(task: Task) -> dict[str, Any]:
     return {"kind": "task", "task_id": task.task_id, "payload": task.payload, "attempt": task.attempt}
 
 
+def assumed_delivery(agent: Agent, *, at: str) -> Draft:
+    """The delivery of the head that its owner may have made without a record that is left."""
+    head = agent.head()
+    assert head is not None
+    return _delivered(agent, head, at, None, assumed=True)
+
+
 def _delivered(
-    agent: Agent, task: Task, at: str, req: str, *, redelivered: bool = False, assumed: bool = False
+    agent: Agent, task: Task, at: str, req: str | None, *, redelivered: bool = False, assumed: bool = False
 ) -> Draft:
     extra = {"redelivered": True} if redelivered else {"assumed": True} if assumed else {}
     return happened(

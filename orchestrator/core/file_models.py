@@ -155,6 +155,9 @@ class RunFile(BaseModel):
     agents: Annotated[dict[str, str], Field(description="agent id -> pane id")] = {}
     ended_at: At | None = None
     """When the team run ended; null while it lives."""
+    home: Annotated[str | None, Field(description="host of the fleet whose master leads the run; null: this one")] = (
+        None
+    )
     mac: FileMac = None
 
 

@@ -35,6 +35,7 @@ KINDS: dict[str, str] = {
     # its tasks
     "task_twice": "one task was requested twice",
     "call_twice": "one call was carried out twice",
+    "post_order": "posts of the fleet were taken out of order, twice, or left out",
     "not_asked": "a record is about a task that was never requested",
     "overlap": "a task was delivered while another was held",
     "not_held": "an event came for a task that was not held",
@@ -55,6 +56,8 @@ KINDS: dict[str, str] = {
 }
 """Kind of violation -> its meaning, in one clause; docs/recovery.md lists them all."""
 
+RESTORED_GAP = 900_000
+"""A gap of at least this many posts follows a restore of the database, which raises the next number by a million."""
 MAX_RESTARTS, WINDOW_S = 3, 600.0  # of agents that were made before the keys were
 _OF_LIFE = frozenset({"exited", "restarted", "failed", "stopped", "deleted", "ready"})
 NEEDS_ALL = frozenset(
@@ -85,11 +88,13 @@ class AuditedRecord:
     attempt: int | None = None
     req: str | None = None
     agent_id: str | None = None  # of a broadcast record
-    ref: int = 0
+    ref: int = 0  # of a broadcast record, else the number of the fleet's post that caused it
     asked: bool = False  # a restart by hand
     resume: bool = False
     how: str = ""  # of `exited`
     pane_closed: bool = False  # of `restarted`
+    moved: bool = False  # of `restarted`: to another host
+    duplicate: bool = False  # of `task`: known already
     payload: int | None = None  # a fingerprint
     payload_bytes: int | None = None
     words: tuple[str | None, ...] = ()  # reason, kind, until, title
@@ -134,7 +139,9 @@ def agent_faults(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[
     Those in ``NEEDS_ALL`` are checked only if both logs are whole.
     """
     left_out = frozenset() if inbox.whole and outbox.whole else NEEDS_ALL
-    violations = [*_inbox(agent, inbox), *_life(agent, outbox), *_tasks(agent, inbox, outbox)]
+    violations = [
+        *_inbox(agent, inbox), *_posts(agent, inbox, outbox), *_life(agent, outbox), *_tasks(agent, inbox, outbox)
+    ]  # fmt: skip
     yield from (violation for violation in violations if violation.kind not in left_out)
 
 
@@ -142,7 +149,7 @@ def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
     task_ids: set[str | None] = set()
     calls: dict[str, int] = {}
     for record in inbox.lines:
-        if record.type == "task":
+        if record.type == "task" and not record.duplicate:
             if record.task_id in task_ids:
                 yield at_line("task_twice", record, agent, f"task {record.task_id} was asked for before")
             task_ids.add(record.task_id)
@@ -155,6 +162,17 @@ def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
                 message = f"call {record.req} was carried out before, by record {calls[record.req]}"
                 yield at_line("call_twice", record, agent, message)
             calls[record.req] = record.seq
+
+
+def _posts(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violation]:
+    """Posts of the fleet have the numbers 1, 2, 3, …; a restored database goes on `RESTORED_GAP` later."""
+    taken = next((record.ref for record in outbox.lines if record.type == "starting"), 0)
+    for record in inbox.lines:
+        if not record.ref:
+            continue
+        if record.ref != taken + 1 and record.ref <= taken + RESTORED_GAP:
+            yield at_line("post_order", record, agent, f"post {record.ref} where post {taken + 1} is expected")
+        taken = max(taken, record.ref)
 
 
 def _life(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
@@ -206,7 +224,7 @@ def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     """Relaunches against the policies in `starting`; a restart by hand gives a new budget.
 
     A relaunch whose resumed session did not become ready does not count, nor one that follows a launch that was ready
-    and whose pane was closed by hand.
+    and whose pane was closed by hand, nor one on another host.
     """
     policies = next((record.spec.get("policies") or {} for record in outbox.lines if record.type == "starting"), {})
     limit = 0 if policies.get("restart") == "never" else policies.get("max_restarts", MAX_RESTARTS)
@@ -217,7 +235,7 @@ def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     by_hand = {record.epoch for record in outbox.lines if record.how == "pane_closed"} & ready
     before: list[AuditedRecord] = []
     for record in outbox.lines:
-        if record.type != "restarted" or (record.pane_closed and record.epoch - 1 in by_hand):
+        if record.type != "restarted" or record.moved or (record.pane_closed and record.epoch - 1 in by_hand):
             continue
         if record.asked:
             before = []

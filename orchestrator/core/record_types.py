@@ -41,6 +41,7 @@ EXITS = {
     "pid_reused": "its process is gone, and its pid belongs to another program now",
     "restart": "it was ended because a restart was asked for",
     "timed_out": "it was ended because its task ran out of time",
+    "host_lost": "its host was lost",
 }
 """How a launch of a CLI can end: ``how`` of `exited`."""
 

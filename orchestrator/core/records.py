@@ -36,7 +36,20 @@ class _Record(BaseModel):
     crc: Crc
 
 
-class TaskAsked(_Record):
+class _Asked(_Record):
+    ref: Annotated[int | None, Field(ge=1, description="number of the fleet's post that caused the record")] = None
+    by_host: Annotated[str | None, Field(description="host that posted it, with `ref`")] = None
+
+
+class Refusal(BaseModel):
+    """Why a posted task ends at once."""
+
+    model_config = _STRICT
+    code: Annotated[str, Field(description="refused_by_host: the task ends in `error`; else in `canceled`")]
+    message: str
+
+
+class TaskAsked(_Asked):
     """A unit of work for the agent."""
 
     type: Literal["task"]
@@ -50,9 +63,13 @@ class TaskAsked(_Record):
     lost: Annotated[
         bool, Field(description="replaces a damaged line: the task was requested, its payload is unknown")
     ] = False
+    refused: Annotated[Refusal | None, Field(description="it is never delivered, and ends at once")] = None
+    duplicate: Annotated[
+        bool, Field(description="the task is known already; posted again after the database was restored")
+    ] = False
 
 
-class CancelAsked(_Record):
+class CancelAsked(_Asked):
     """The task shall stop at its next cancel check."""
 
     type: Literal["cancel"]
@@ -63,14 +80,14 @@ class CancelAsked(_Record):
     ] = None
 
 
-class RestartAsked(_Record):
+class RestartAsked(_Asked):
     """The agent's CLI shall be ended and launched again."""
 
     type: Literal["restart"]
     fresh: Annotated[bool, Field(description="the new launch does not resume the session of the old one")] = False
 
 
-class StopAsked(_Record):
+class StopAsked(_Asked):
     """The agent shall end; force skips the grace."""
 
     type: Literal["stop"]
@@ -103,6 +120,29 @@ class Worktree(BaseModel):
     not_copied: Annotated[list[str], Field(description="files that match and could not be, with the reason")] = []
 
 
+class FleetMembership(BaseModel):
+    """An agent's place in a fleet."""
+
+    model_config = _STRICT
+    project: Annotated[str, Field(description="name of the fleet's project")]
+    agent: Annotated[str, Field(description="id of the agent in the fleet")]
+    home: Annotated[str, Field(description="host whose master leads the run")]
+    fence: Annotated[int, Field(ge=1, description="number of its owner; each move raises it")]
+    on_host_lost: Literal["wait", "move"]
+    """Wait for a lost host, or move to another one."""
+    cwd: Annotated[str, Field(description="where it works, relative to the project of each host")]
+    command_name: Annotated[str | None, Field(description="of engine `command`: name of each host's command line")] = None
+
+
+class Placed(BaseModel):
+    """Where a moved agent works on its new host."""
+
+    model_config = _STRICT
+    cwd: str
+    worktree: Worktree | None = None
+    command: list[str] | None = None
+
+
 class Starting(_Happened):
     """First launch: the intent of agent_create, with everything that a later launch needs."""
 
@@ -130,6 +170,9 @@ class Starting(_Happened):
     toolsets: Annotated[
         list[Literal["gsd"]], Field(description="toolsets that its role gives it besides its own two tools")
     ] = []
+    fleet: Annotated[FleetMembership | None, Field(description="its place in a fleet; null: a local agent")] = None
+    ref: Annotated[int | None, Field(ge=1, description="number of the fleet's post that created the agent")] = None
+    by_host: Annotated[str | None, Field(description="host that posted it, with `ref`")] = None
 
 
 class Ready(_Happened):
@@ -153,7 +196,8 @@ class Delivered(_Happened):
     redelivered: bool = False
     """Handed out again after its ack."""
     assumed: Annotated[
-        bool, Field(description="recorded together with the task's end, because the log had no delivery of it")
+        bool,
+        Field(description="recorded later, because the log had no delivery: with the task's end, or after a move"),
     ] = False
 
 
@@ -269,7 +313,7 @@ class Exited(_Happened):
     reason: str
     """Why the process ended."""
     how: Annotated[
-        Literal["exit", "signal", "pane_closed", "vanished", "tmux_gone", "pid_reused", "restart", "timed_out"]
+        Literal["exit", "signal", "pane_closed", "vanished", "tmux_gone", "pid_reused", "restart", "timed_out", "host_lost"]
         | None,
         Field(description="what ended it; absent in records of before 2026-12"),
     ] = None
@@ -300,6 +344,11 @@ class Restarted(_Happened):
         bool,
         Field(description="a human closed the pane of a launch that was ready; it does not count against the budget"),
     ] = False
+    fence: Annotated[
+        int | None, Field(ge=2, description="its host was lost, and it moved to the host with this number")
+    ] = None
+    host: Annotated[str | None, Field(description="the new host, with `fence`")] = None
+    placed: Annotated[Placed | None, Field(description="where it works there")] = None
 
 
 class Failed(_Happened):

@@ -139,6 +139,7 @@ class Task:
     cancel_requested: bool = False  # by a record of the outbox
     redeliveries: int = 0  # after its ack, in this epoch
     timeout_s: float | None = None  # of one attempt
+    refused: dict[str, Any] = field(default_factory=dict)  # why it ends at once: code and message
     overtime: bool = False  # it was canceled because it exceeded its time limit
     began: str | None = None  # `at` of its first delivery
     lent: str | None = None  # `at` of this attempt's delivery
@@ -194,6 +195,9 @@ class Agent:
     )
     lease: Task | None = None
     cancels: set[str] = field(default_factory=set)  # requested and not settled yet
+    refusals: list[str] = field(default_factory=list)  # tasks that end at once and have not ended yet
+    ref: int = 0  # number of the last post of the fleet that was taken
+    fence: int = 0  # of the fleet: number of the owner that launched the current epoch; 0: a local agent
     stop_asked: int = 0  # seq of the inbox `stop`
     stop_force: bool = False
     blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted separately; newest last
@@ -238,6 +242,12 @@ class Agent:
         policies: dict[str, Any] = self.spec.get("policies", {})
         return policies
 
+    @property
+    def fleet(self) -> dict[str, Any]:
+        """The agent's place in a fleet (`FleetMembership`); empty for a local agent."""
+        membership: dict[str, Any] = self.spec.get("fleet") or {}
+        return membership
+
     def ended(self, task_id: str) -> Finished | None:
         """What is kept of an ended task, however long ago; None if the task has not ended or is unknown."""
         finished = self.finished.get(task_id)
@@ -261,6 +271,7 @@ def apply(agent: Agent, log: str, record: dict[str, Any]) -> None:
     kind = record["type"]
     if log == "inbox":
         _INBOX[kind](agent, record)
+        agent.ref = max(agent.ref, record.get("ref", 0))
     elif record["epoch"] != agent.epoch and (record["epoch"] < agent.epoch or kind not in ("starting", "restarted")):
         raise _illegal(record, f"an agent in epoch {agent.epoch}")
     elif kind in TASK_RECORDS:
@@ -282,11 +293,16 @@ def _illegal(record: dict[str, Any], what: str) -> Corrupt:
 
 def _task_asked(agent: Agent, record: dict[str, Any]) -> None:
     task_id = record["task_id"]
+    if record.get("duplicate"):
+        return
     if task_id in agent.unfinished or agent.ended(task_id) is not None:
         raise _illegal(record, f"task {task_id!r}, which was asked for already")
     title = record.get("title", "")
     task = Task(task_id, record["seq"], record["position"], record.get("payload"), title, record.get("lost", False))
     task.timeout_s = record.get("timeout_s")
+    task.refused = record.get("refused") or {}
+    if task.refused:
+        agent.refusals.append(task_id)
     agent.unfinished[task_id] = task
     agent.order.append(task)
 
@@ -333,7 +349,7 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     after = TASK_EDGES.get((task.state, kind))
     if after is None:
         raise _illegal(record, f"task {task_id!r}, which is {task.state}")
-    if task is not agent.lease and kind in _OF_THE_HEAD and task is not agent.head():
+    if task is not agent.lease and kind in _OF_THE_HEAD and task is not agent.head() and not task.refused:
         raise _illegal(record, f"task {task_id!r}, which is not the head of the queue")
     if kind == "delivered":
         if task.state == "running":
@@ -357,6 +373,8 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
             if len(agent.errors) > REMEMBERED_ERRORS:
                 del agent.errors[next(iter(agent.errors))]
         agent.cancels.discard(task_id)
+        if task.refused:
+            agent.refusals.remove(task_id)
         if record.get("timed_out"):
             agent.overrun = record["epoch"]
             agent.proofs["overrun"] = Proof("outbox", record["seq"], kind, record["at"])
@@ -394,10 +412,16 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
     if kind == "starting":
         agent.spec = record
         agent.created_at = record["at"]
+        agent.ref = max(agent.ref, record.get("ref") or 0)
+        agent.fence = agent.fleet.get("fence", 0)
     elif kind == "restarted":
         request_seq = record.get("asked")
+        moved_to = record.get("fence")
+        if moved_to is not None:
+            agent.fence = moved_to
+            agent.spec = {**agent.spec, **{key: value for key, value in (record.get("placed") or {}).items()}}
         if request_seq is None:
-            if not record.get("pane_closed"):
+            if not record.get("pane_closed") and moved_to is None:
                 agent.restarts = [*agent.restarts, record["at"]][-REMEMBERED_RESTARTS:]
         else:  # somebody has attended to it: its budget starts again
             agent.restarts = []

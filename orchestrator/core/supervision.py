@@ -15,16 +15,20 @@ from orchestrator.core.record_types import Draft
 from orchestrator.core.state import Agent, Task
 
 
+REFUSED_BY_HOST = "refused_by_host"
+"""Code of a refusal (`state.Task.refused`) that ends its task in `error`; any other ends it in `canceled`."""
+
+
 def unsettled(agent: Agent) -> bool:
     """Whether `settle` may return records; a cheap check that is made after every write."""
-    return bool(agent.cancels) or agent.life in ("exited", "failed", "stopped") or bool(agent.stop_asked)
+    return bool(agent.cancels or agent.refusals) or agent.life in ("exited", "failed", "stopped") or bool(agent.stop_asked)
 
 
 def settle(agent: Agent, at: str) -> list[Draft]:
     """The records that follow from those in the logs, and that a crash may have cut off.
 
-    Called after every write and at start until it returns nothing. It settles four things: a cancel that was asked
-    for; the running task of an agent that is to stop, which is canceled so that the agent learns of the stop at its
+    Called after every write and at start until it returns nothing. It settles five things: a cancel that was asked
+    for; a task that was refused when it was taken from the fleet; the running task of an agent that is to stop, which is canceled so that the agent learns of the stop at its
     next cancel check; the lease of a lost agent; the unfinished tasks of a stopped agent.
     """
     lease = agent.lease
@@ -37,6 +41,9 @@ def settle(agent: Agent, at: str) -> list[Draft]:
             drafts.append(happened(agent, "cancel_requested", at, by="orchestrator", task_id=task_id))
         elif task.state == "queued":
             drafts.append(ended(agent, task, "canceled", at, {"reason": "canceled before it was delivered"}))
+    for task in (agent.unfinished[task_id] for task_id in agent.refusals if task_id not in agent.cancels):
+        kind = "error" if task.refused["code"] == REFUSED_BY_HOST else "canceled"
+        drafts.append(ended(agent, task, kind, at, dict(task.refused)))
     if drafts:
         return drafts
     if agent.life == "stopped":

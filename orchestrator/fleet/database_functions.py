@@ -28,6 +28,9 @@ SHIP_RECORDS = 500
 SHIP_BYTES = 1 << 20
 """Limits of one `ship`."""
 
+NEW_LINES = 100
+"""Maximum number of lines of one log that `read_new` returns."""
+
 PostKind = Literal["create", "task", "cancel", "restart", "stop"]
 LogName = Literal["inbox", "outbox"]
 OnHostLost = Literal["wait", "move"]
@@ -291,6 +294,14 @@ class MirroredLine(NamedTuple):
     line: str
 
 
+class NewLines(NamedTuple):
+    """What follows in the mirror of one agent; see `FleetDatabase.read_new`."""
+
+    agent: str
+    inbox: tuple[MirroredLine, ...]
+    outbox: tuple[MirroredLine, ...]
+
+
 class LateLine(NamedTuple):
     """A record that a former owner wrote and could not ship any more."""
 
@@ -369,6 +380,12 @@ class FleetDatabase(Protocol):
 
     async def read(self, agent: str, log: LogName, after: int, lines: int, max_bytes: int) -> list[MirroredLine]:
         """Lines of the mirror behind ``after``, in order; at least one if there is any."""
+
+    async def read_new(self, after: Mapping[str, tuple[int, int]]) -> list[NewLines]:
+        """Lines behind (inbox, outbox) of several mirrors, all of one moment; at most `NEW_LINES` of each log.
+
+        Agents without news are left out. The outbox may speak of tasks behind an inbox part that was cut at that limit.
+        """
 
     async def late(self, agent: str, fence: int, lines: Sequence[LateLine]) -> None:
         """Keep what a former owner could not ship. A repeated call stores nothing twice."""

@@ -53,6 +53,10 @@ class AgentPolicies(Arguments):
     max_attempts: Annotated[
         int | None, Field(ge=1, le=100, description="How often a task may be started before it ends in `error`.")
     ] = None
+    on_host_lost: Annotated[
+        Literal["wait", "move"] | None,
+        Field(description="With host: wait for a lost host, or move to another one and run its task again."),
+    ] = None
     stall_after_s: Annotated[
         float | None,
         Field(
@@ -94,6 +98,10 @@ class NewAgent(Arguments):
     policies: Annotated[AgentPolicies | None, Field(description="Settings that differ from the configuration.")] = (
         None
     )
+    host: Annotated[
+        str | None,
+        Field(max_length=63, description="Host of the fleet to run it on, or `any`. Default: this one, not in a fleet."),
+    ] = None
 
 
 class CreateArguments(NewAgent):

@@ -14,6 +14,7 @@ from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.protocol.call_limits import answer_by_s
 from orchestrator.protocol.tool_calls import Call, Client, Tool
 from orchestrator.team.life import agent_commands, creation
+from orchestrator.team.life.agent_plan import AgentSpec
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.models import (
     BroadcastArguments,
@@ -47,9 +48,9 @@ INSTRUCTIONS = (
 )
 
 
-def spec_of(new_agent: NewAgent) -> creation.AgentSpec:
+def spec_of(new_agent: NewAgent) -> AgentSpec:
     """The arguments of one new agent, as the creation service takes them."""
-    return creation.AgentSpec(
+    return AgentSpec(
         new_agent.name,
         new_agent.role,
         new_agent.cwd,
@@ -60,6 +61,7 @@ def spec_of(new_agent: NewAgent) -> creation.AgentSpec:
         tuple(new_agent.command or ()),
         new_agent.policies.model_dump(exclude_none=True) if new_agent.policies else {},
         new_agent.worktree,
+        new_agent.host,
     )
 
 
@@ -84,7 +86,8 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
 
     async def leads_agent(call: Call, agent_id: str) -> None:
         # After the change of a call, never before: calls sent in a row must be carried out in that order.
-        entry = supervisor.roster.agents.get(agent_id)
+        roster = supervisor.roster
+        entry = roster.agents.get(agent_id) or roster.replicas.get(agent_id)
         await leads(call, entry.run_id if entry is not None else None)
 
     def poll(call: Call, wait_ms: int) -> float:
@@ -207,7 +210,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             max_events=arguments.max_events,
             wait_s=poll(call, arguments.wait_ms),
         )
-        run = supervisor.roster.runs.get(supervisor.roster.entry(arguments.agent_id).run_id)
+        run = supervisor.roster.runs.get((await supervisor.roster.reading(arguments.agent_id)).run_id)
         if run is not None and call.client.origin.leads:
             run.read_of[arguments.agent_id] = max(run.read_of.get(arguments.agent_id, 0), page["last_seq"])
         return polled(page, arguments.wait_ms)

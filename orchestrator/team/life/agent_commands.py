@@ -22,8 +22,15 @@ from orchestrator.team.roster.roster import Roster
 
 
 async def end(supervisor: Supervisor, entry: AgentEntry, *, force: bool, req: str | None, reason: str = "") -> None:
-    """Write the stop record (with a ``reason`` if no caller asked) and let the supervisor carry it out."""
+    """Write the stop record (with a ``reason`` if no caller asked) and let the supervisor carry it out.
+
+    The stop of a fleet's agent is posted to its owner.
+    """
     roster = supervisor.roster
+    if (fleet := roster.posted(entry.agent_id)) is not None:
+        call = req or f"{fleet.host}:stop:{entry.agent_id}"
+        await fleet.stop(entry.agent_id, force=force, req=call, reason=reason)
+        return
     at = rfc3339(roster.clock.now())
     roster.write(entry, decisions.stop(entry.state, force=force, req=req, at=at, reason=reason))
     supervisor.tend(entry)  # before the first await: a caller that disconnects there must not prevent the end
@@ -46,24 +53,23 @@ async def restart(
     resume the old session. A run whose window is gone continues in the caller's window. A re-sent call restarts once.
     """
     roster, clock = supervisor.roster, supervisor.roster.clock
-    entry = roster.entry(agent_id)
-    with roster.naming_successor(entry):
-        drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
-    run = roster.runs.get(entry.run_id)
-    if run is None:
-        raise roster.corrupt.get(entry.run_id) or BadRequest("unknown_run", f"{agent_id}'s team run is gone")
-    if drafts:
-        await supervisor.team_panes.go_on_at(run, origin)
-        drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
-        roster.write(entry, drafts)
-    supervisor.tend(entry)  # before the first await: a caller that disconnects there must not prevent the restart
-    await roster.durable(entry)
+    fleet, host_state = roster.posted(agent_id), ""
+    if fleet is not None:
+        entry = await roster.reading(agent_id)
+        before = entry.state.epoch
+        await fleet.restart(agent_id, fresh=fresh, req=req)
+        host_state = fleet.host_state(agent_id)
+    else:
+        entry = roster.entry(agent_id)
+        before = 0
+        await _request_restart(supervisor, origin, entry, fresh=fresh, req=req)
     tell(f"{agent_id}: restart requested")
 
     def look() -> bool | None:
         agent = entry.state
         over = agent.life in ENDED_LIVES and entry.agent_id not in supervisor.tending
-        return True if (agent.life == "ready" and not agent.restart_due) or over or agent.stop_asked else None
+        again = agent.life == "ready" and not agent.restart_due and agent.epoch > before
+        return True if again or over or agent.stop_asked or host_state else None
 
     await wait_until(look, entry.changed, clock.monotonic() + wait_s, clock)
     await roster.durable(entry)
@@ -76,23 +82,46 @@ async def restart(
         "reason": reason,
         "tmux_pane_id": entry.pane_id,
     }
+    if host_state:
+        answer["host_state"] = host_state
     failure = entry.state.failure or {}
     if entry.state.life == "failed" and failure.get("last_lines"):
         answer["last_lines"] = failure["last_lines"]
     return answer
 
 
+async def _request_restart(
+    supervisor: Supervisor, origin: ConnectionOrigin, entry: AgentEntry, *, fresh: bool, req: str
+) -> None:
+    roster, clock = supervisor.roster, supervisor.roster.clock
+    with roster.naming_successor(entry):
+        drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+    run = roster.runs.get(entry.run_id)
+    if run is None:
+        raise roster.corrupt.get(entry.run_id) or BadRequest("unknown_run", f"{entry.agent_id}'s team run is gone")
+    if drafts:
+        await supervisor.team_panes.go_on_at(run, origin)
+        drafts = supervision.restart(entry.state, fresh=fresh, req=req, at=rfc3339(clock.now()))
+        roster.write(entry, drafts)
+    supervisor.tend(entry)  # before the first await: a caller that disconnects there must not prevent the restart
+    await roster.durable(entry)
+
+
 async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str, tell: Tell) -> dict[str, Any]:
     """End an agent (R-AC2): graceful by default, its unfinished tasks end in `canceled`, its files stay.
 
-    Returns once the agent is deleted; repeated or re-sent calls wait for the same end.
+    Returns once the agent is deleted; repeated or re-sent calls wait for the same end. If its host is away, the end is
+    accepted and ``host_state`` says so.
     """
     roster, clock = supervisor.roster, supervisor.roster.clock
-    entry = roster.entry(agent_id)
+    entry = await roster.reading(agent_id)
     before = 0 if entry.state.stop_asked else entry.outbox.last_seq
     if entry.state.life != "deleted":
         tell(f"{agent_id}: asked to stop")
         await end(supervisor, entry, force=force, req=req)
+    away = roster.fleet.host_state(agent_id) if roster.fleet is not None and entry.state.life != "deleted" else ""
+    if away:
+        return {"ok": True, "agent_id": agent_id, "status": "stopping", "canceled_tasks": [], "host_state": away}
     config = roster.config()
     graces = config.stop_grace_s + config.quit_grace_s + config.kill_grace_s
     deadline = clock.monotonic() + graces + 20.0
@@ -127,7 +156,7 @@ async def get(roster: Roster, agent_id: str, *, wait_s: float, since_seq: int | 
     """
     if roster.is_foreign(agent_id):
         return await asyncio.to_thread(offline_view.agent, roster.root, agent_id)
-    entry = roster.entry(agent_id)
+    entry = await roster.reading(agent_id)
 
     def look() -> bool | None:
         if since_seq is not None:
@@ -144,7 +173,7 @@ async def listed(
 ) -> list[dict[str, Any]]:
     """The rows of agent_list; ``current_window`` is the run of the caller's tmux window."""
     roster = supervisor.roster
-    entries = list(roster.agents.values())
+    entries = [*roster.agents.values(), *roster.replicas.values()]
     if scope != "all" or run_id is not None:
         if scope == "run" and run_id is None:
             raise BadRequest("bad_argument", "scope run needs run_id", "agent_list(scope='all') shows every run_id")

@@ -43,6 +43,8 @@ async def seen(roster: Roster, entry: AgentEntry) -> dict[str, Any] | None:
     """The state of the agent's worktree (`inspection.look`); git is asked at most once in ``FRESH_S``."""
     if "worktree" not in entry.state.spec:
         return None
+    if entry.remote is not None:
+        return worktree_of(entry.state)
     at = roster.clock.monotonic()
     if entry.looked is None or at - entry.looked[0] >= FRESH_S:
         looking = asyncio.to_thread(_look, roster, entry)

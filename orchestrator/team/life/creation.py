@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,32 +23,18 @@ from orchestrator.journal.project_files import confine
 from orchestrator.protocol.tool_calls import Tell
 from orchestrator.roles import catalogue
 from orchestrator.roles.catalogue import Role
-from orchestrator.team.life import agent_worktrees, launch_files
+from orchestrator.team.life import agent_worktrees, fleet_creation, launch_files
 from orchestrator.team.life.agent_commands import end
+from orchestrator.team.life.agent_plan import AgentSpec, planned
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.panes.run_windows import MasterWindow
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import paths_of, status_of
 from orchestrator.team.roster.broadcast import TeamRun
+from orchestrator.team.roster.fleet_link import FleetCreation, FleetLink
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.masters import master_of
 from orchestrator.trust.untrusted_settings import untrusted
-
-
-@dataclass(frozen=True)
-class AgentSpec:
-    """The requested agent; ``cwd`` is relative to the project or inside it."""
-
-    name: str
-    role: str
-    cwd: str | None = None
-    env: dict[str, str] = field(default_factory=dict)
-    engine: str | None = None
-    model: str | None = None
-    approval: str | None = None
-    command: tuple[str, ...] = ()
-    policies: dict[str, Any] = field(default_factory=dict)  # values that differ from the configuration
-    worktree: bool = False  # with its own git worktree
 
 
 Withheld = Mapping[str, Sequence[str]]
@@ -60,12 +46,6 @@ class Created(NamedTuple):
 
     answers: list[dict[str, Any] | OrchestratorError]
     withheld: Withheld
-
-
-POLICIES = (
-    "restart", "max_restarts", "restart_window_s", "on_lost", "on_pane_closed", "max_attempts", "stall_after_s",
-)  # fmt: skip
-"""Settings that are frozen into an agent's spec; a caller may give other values for one agent."""
 
 
 async def create(
@@ -115,15 +95,24 @@ async def _make(
     made: list[_Made | None] = []
     withheld: dict[str, list[str]] = {}
     plans: list[_PlannedAgent] = []
+    posts: dict[int, FleetCreation] = {}
     inherited = environ_of(origin.pids[0]) if origin.pids else {}
     roles = (await asyncio.to_thread(catalogue.read, roster.root)).roles
     for at, spec in enumerate(specs):
         key = f"{req}#{at}" if many else req
+        if spec.host is not None:
+            made.append(None)
+            try:
+                _fleet_of(roster)
+                posts[at] = fleet_creation.posted(roster, spec, key, client_name)
+            except OrchestratorError as error:
+                made[at] = error
+            continue
         known = roster.agents[roster.by_req[key]] if key in roster.by_req else None
         made.append(known)
         role = roles.get(spec.role)
         try:
-            fields = known.state.spec if known else _planned(roster, spec, role, client_name, inherited)
+            fields = known.state.spec if known else planned(roster, spec, role, client_name, inherited)
             for file, setting in _withheld(roster, spec, role, fields["engine"], client_name):
                 settings = withheld.setdefault(file, [])
                 settings += [setting] if setting not in settings else []
@@ -134,63 +123,17 @@ async def _make(
             plans.append(_PlannedAgent(at, key, fields, spec))
         except OrchestratorError as error:
             made[at] = known or error
-    if plans:
+    if plans or posts:
         try:
             call = _CreationCall(origin, master_of(origin, client_name), inherited, only_missing)
-            await _place(supervisor, call, plans, made)
+            await _place(supervisor, call, plans, posts, made)
         except OrchestratorError as error:
-            _refuse(plans, error, made)
+            _refuse([*(plan.at for plan in plans), *posts], error, made)
     answered = [
         outcome if outcome is not None else Environment("internal", "an agent was neither made nor refused")
         for outcome in made
     ]
     return answered, withheld
-
-
-def _planned(
-    roster: Roster, spec: AgentSpec, role: Role | None, client_name: str, inherited: dict[str, str]
-) -> dict[str, Any]:
-    """Check a spec completely, before anything is written.
-
-    Values missing in the call come from the file of its ``role``, then from the configuration.
-    """
-    slug(spec.name)
-    config = roster.config()
-    row_ = (
-        table.engine(spec.engine) if spec.engine else table.engine(table.default_engine(config.engine, client_name))
-    )
-    approval = spec.approval or (role.approval if role is not None else None) or config.approval
-    model = spec.model or (role.model_for(row_) if role is not None and row_.models else None)
-    command = launch_files.command_line(spec.command, config.command) if row_.name == "command" else ()
-    if row_.name == "command" and not command and "command" in roster.withheld():
-        raise untrusted({PROJECT_FILE: ["command"]})
-    table.check_wishes(row_, model, approval, command)
-    launch_files.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")))
-    cwd = confine(roster.root, spec.cwd or ".", what="cwd")
-    if not Path(cwd).is_dir():
-        raise BadRequest("bad_argument", f"cwd {spec.cwd!r} is no directory")
-    for name, value in spec.env.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise BadRequest("bad_argument", f"{name!r} is no name of an environment variable")
-        if name.startswith("ORCHESTRATOR_"):
-            raise BadRequest("bad_argument", f"{name} is set by orchestrator itself")
-    policies = {name: getattr(config, name) for name in POLICIES} | spec.policies
-    if policies["on_pane_closed"] == "auto":
-        policies["on_pane_closed"] = row_.on_pane_closed
-    fields = {
-        "name": spec.name,
-        "role": spec.role,
-        "engine": row_.name,
-        "cwd": str(cwd),
-        "policies": policies,
-        "env_names": sorted(spec.env),
-    }
-    wishes = {"model": model, "command": list(command) or None}
-    if role is not None and role.toolsets:
-        wishes["toolsets"] = list(role.toolsets)
-    if approval != "ask":
-        wishes["approval"] = approval
-    return fields | {name: value for name, value in wishes.items() if value is not None}
 
 
 def _withheld(
@@ -212,11 +155,18 @@ def _withheld(
         yield PROJECT_FILE, "trust"
 
 
-def _refuse(plans: _Plans, error: OrchestratorError, made: list[_Made | None]) -> None:
-    """Answer the plans that have no answer yet with the error; a lack of room is explained once, by the first."""
-    for plan in plans:
-        if made[plan.at] is None:
-            made[plan.at] = error
+def _fleet_of(roster: Roster) -> FleetLink:
+    """The project's fleet; BadRequest ``no_fleet`` if there is none."""
+    if roster.fleet is None:
+        raise BadRequest("no_fleet", "host was given, and this project belongs to no fleet")
+    return roster.fleet
+
+
+def _refuse(places: Iterable[int], error: OrchestratorError, made: list[_Made | None]) -> None:
+    """Answer the agents at these places that have no answer yet with the error; a lack of room is explained once."""
+    for at in places:
+        if made[at] is None:
+            made[at] = error
             if error.code == "no_room":
                 error = Environment("no_room", "it does not fit either", "see the first agent that does not fit")
 
@@ -248,11 +198,17 @@ class _PlannedAgent:
     spec: AgentSpec
 
 
-_Made = AgentEntry | _Existing | OrchestratorError
+_Made = AgentEntry | _Existing | str | OrchestratorError  # str: the id of an agent that its host has still to make
 _Plans = list[_PlannedAgent]
 
 
-async def _place(supervisor: Supervisor, call: _CreationCall, plans: _Plans, made: list[_Made | None]) -> None:
+async def _place(
+    supervisor: Supervisor,
+    call: _CreationCall,
+    plans: _Plans,
+    posts: dict[int, FleetCreation],
+    made: list[_Made | None],
+) -> None:
     roster, team_panes = supervisor.roster, supervisor.team_panes
     if roster.root in (Path("/"), Path.home()):
         raise BadRequest("no_project", f"{roster.root} is no project")
@@ -263,10 +219,12 @@ async def _place(supervisor: Supervisor, call: _CreationCall, plans: _Plans, mad
         if call.only_missing and here is not None:
             # Under the lock: a call that creates the same team at the same time, or was killed, has recorded it.
             plans = _missing(roster, here, plans, made)
-            if not plans:
+            posts = {at: post for at, post in posts.items() if not _exists(roster, here, post, at, made)}
+            if not (plans or posts):
                 return
         try:
             run, entries = await _enter(supervisor, call, (place, here), plans, made)
+            await _post(roster, run, posts, made)
         except OrchestratorError as error:
             # Made for this call, and no run is in it; but another daemon of the project would use it too.
             if place.made and error.code != "daemon_running":
@@ -280,15 +238,32 @@ async def _place(supervisor: Supervisor, call: _CreationCall, plans: _Plans, mad
 
 def _missing(roster: Roster, run: TeamRun, plans: _Plans, made: list[_Made | None]) -> _Plans:
     """The plans whose names are not in the run yet; existing agents are put into ``made``."""
-    living = {
-        entry.state.spec["name"]: entry
-        for entry in roster.agents.values()
-        if entry.run_id == run.run_id and entry.live and not entry.state.stop_asked
-    }
+    living = _living(roster, run)
     for plan in plans:
         if plan.spec.name in living:
             made[plan.at] = _Existing(living[plan.spec.name])
     return [plan for plan in plans if plan.spec.name not in living]
+
+
+def _living(roster: Roster, run: TeamRun) -> dict[str, AgentEntry]:
+    """The agents of the run by name, without those that are ending."""
+    members = (entry for entry in roster.members(run.run_id) if entry.live and not entry.state.stop_asked)
+    return {entry.state.spec["name"]: entry for entry in members if entry.state.spec}
+
+
+def _exists(roster: Roster, run: TeamRun, post: FleetCreation, at: int, made: list[_Made | None]) -> bool:
+    existing = _living(roster, run).get(str(post.body["name"]))
+    if existing is not None:
+        made[at] = _Existing(existing)
+    return existing is not None
+
+
+async def _post(roster: Roster, run: TeamRun, posts: dict[int, FleetCreation], made: list[_Made | None]) -> None:
+    """Create the agents that other hosts shall make, or this one for the fleet; their ids, or their errors."""
+    if posts:
+        answers = await _fleet_of(roster).create(run.run_id, list(posts.values()))
+        for at, answer in zip(posts, answers, strict=True):
+            made[at] = answer
 
 
 async def _enter(
@@ -307,7 +282,7 @@ async def _enter(
         raise Environment("no_room", why)  # before a run is made: nothing is written
     run = await team_panes.run_for(place, call.master)
     entries: list[AgentEntry] = []
-    _refuse(plans[fits:], Environment("no_room", why), made)
+    _refuse([plan.at for plan in plans[fits:]], Environment("no_room", why), made)
     for plan in plans[:fits]:
         whole = plan.fields
         try:
@@ -335,6 +310,11 @@ async def _answer(
 ) -> dict[str, Any] | OrchestratorError:
     if isinstance(made, OrchestratorError):
         return made
+    if isinstance(made, str):
+        there = await _fleet_of(supervisor.roster).created(made, deadline)
+        if there is None:
+            return _accepted(supervisor.roster, made)
+        made = there
     roster, clock, existing = supervisor.roster, supervisor.roster.clock, isinstance(made, _Existing)
     entry = made.entry if isinstance(made, _Existing) else made
 
@@ -370,6 +350,8 @@ async def _answer(
         answer["worktree"] = {key: value for key, value in agent.spec["worktree"].items() if key != "tree"}
     if existing:
         answer["existing"] = True
+    if agent.fleet:
+        answer["host"] = roster.fleet.host_of(entry.agent_id) if roster.fleet is not None else None
     if not ready:
         what = "still starting" if status == "starting" else f"{status}: {reason}"
         what += "; a person must look at its pane" if status == "blocked" else ""
@@ -381,6 +363,26 @@ async def _answer(
     if attach:
         answer["attach"] = attach
     return answer
+
+
+def _accepted(roster: Roster, agent_id: str) -> dict[str, Any]:
+    """The answer for an agent whose host has recorded nothing of it yet."""
+    fleet = _fleet_of(roster)
+    state = fleet.host_state(agent_id)
+    note = f"accepted; its host {fleet.host_of(agent_id)} has not made it yet" + (f": {state}" if state else "")
+    return {
+        "agent_id": agent_id,
+        "tmux_pane_id": None,
+        "paths": paths_of(roster.paths, agent_id),
+        "ready": False,
+        "status": "starting",
+        "run_id": fleet.run_of(agent_id),
+        "epoch": 0,
+        "engine": "",
+        "host": fleet.host_of(agent_id),
+        "note": f"{note}; wait with agent_get(agent_id={agent_id!r}, wait_ms=45000)",
+        **({"host_state": state} if state else {}),
+    }
 
 
 def _as_error(entry: AgentEntry, failure: dict[str, Any], last_lines: list[str]) -> OrchestratorError:

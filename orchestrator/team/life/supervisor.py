@@ -364,6 +364,8 @@ class Supervisor:
         await self.team_panes.remove(run, entry.agent_id)
         failpoints.passed("delete:pane-removed")
         self.roster.temporary.end(name_of_agent(entry.agent_id))
+        if agent.fleet and (self.roster.fleet is None or not await self.roster.fleet.all_taken(entry)):
+            return  # a post that was accepted before the end is taken first; the fleet tends the agent again then
         await self.roster.commit(entry, supervision.deleted(agent, at=self._at()))
         entry.pane_id = None
         self._process_exits.forget(entry)

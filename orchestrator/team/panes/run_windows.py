@@ -77,14 +77,13 @@ class RunWindows:
                 if make:
                     refuse_old(tmux(socket).version())
                 return MasterWindow(socket, pane, detached=False)
-        return self._detached(make)
+        return self._detached(make, self.session_name())
 
-    def _detached(self, make: bool) -> MasterWindow | None:
+    def _detached(self, make: bool, name: str) -> MasterWindow | None:
         config = self._roster.config()
         socket = TmuxSocket(name=config.tmux_socket or None)
         if make:
             refuse_old(tmux(socket).version())  # before our session starts a server
-        name = self.session_name()
         try:
             existing = splits.find_detached(socket, name)
         except Environment:
@@ -101,12 +100,15 @@ class RunWindows:
         )
         return MasterWindow(socket, pane, detached=True, made=True)
 
-    def session_name(self) -> str:
-        """The name of the one session outside tmux: the project's name and a hash of its path."""
+    def session_name(self, run_id: str = "") -> str:
+        """The name of the session outside tmux: the project's name and a hash of its path.
+
+        Each run of another home has its own session, named by the end of its ``run_id``.
+        """
         root = self._roster.root
         digest = hashlib.sha256(str(root).encode()).hexdigest()[:6]
         name = ascii_form(root.name)[:24] or "project"
-        return f"orchestrator-{name}-{digest}"
+        return f"orchestrator-{name}-{digest}" + (f"-{run_id[-6:]}" if run_id else "")
 
     def attach_command(self, run: TeamRun) -> str | None:
         """The command that shows a detached run to a person; None inside tmux."""
@@ -159,10 +161,29 @@ class RunWindows:
             log.info("a master leads", run=run.run_id, **now)
             run.new_master()
 
-    async def _new_run(self, place: MasterWindow, master: dict[str, Any] | None) -> TeamRun:
+    async def run_of_fleet(self, run_id: str, home: str) -> TeamRun:
+        """The run of that id with a window here: its own, or a session outside tmux if its home is another host.
+
+        ``home`` is the host whose master leads the run; "" for this one.
+        """
+        async with self._making:
+            run = self._roster.runs.get(run_id)
+            if run is not None and run.live:
+                return run
+            place = await asyncio.to_thread(self._detached, make=True, name=self.session_name(run_id))
+            assert place is not None
+            if run is None:
+                return await self._new_run(place, None, run_id, home)
+            async with self.lock(run):
+                await self._move(run, place)
+            return run
+
+    async def _new_run(
+        self, place: MasterWindow, master: dict[str, Any] | None, run_id: str = "", home: str = ""
+    ) -> TeamRun:
         roster = self._roster
         now = roster.clock.now()
-        run_id = f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        run_id = run_id or f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         path = await asyncio.to_thread(
             lambda: tmux(place.socket).run("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")
@@ -184,6 +205,8 @@ class RunWindows:
             "agents": {},
             "ended_at": None,
         }
+        if home:
+            file["home"] = home
         roster.begin_writing()
         config = roster.config()
         make = partial(new_run, segment_bytes=config.segment_bytes)
@@ -248,7 +271,7 @@ class RunWindows:
             if gone and not run.file["detached"]:
                 return gone
             if gone and now:
-                place = await asyncio.to_thread(self._detached, make=True)
+                place = await asyncio.to_thread(self._detached, make=True, name=run.file["session"])
                 assert place is not None
                 await self._move(run, place)
             if run.file["agents"].pop(agent_id, None) is not None:
@@ -315,8 +338,9 @@ class RunWindows:
         Our changes to the window are reverted, and our own session is ended.
         """
         async with self.lock(run):
-            agents = self._roster.agents.values()
-            if not run.live or any(entry.live for entry in agents if entry.run_id == run.run_id):
+            fleet = self._roster.fleet
+            awaited = fleet is not None and fleet.creating(run.run_id)
+            if not run.live or awaited or any(entry.live for entry in self._roster.members(run.run_id)):
                 return
             if await self.same_server(run):
                 socket = self.socket_of(run)
@@ -351,6 +375,6 @@ class RunWindows:
 
     async def end_abandoned(self) -> None:
         """End our session outside tmux if it has no run: its daemon died before it could make the run."""
-        place = await asyncio.to_thread(self._detached, make=False)
+        place = await asyncio.to_thread(self._detached, make=False, name=self.session_name())
         if place is not None:
             await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)

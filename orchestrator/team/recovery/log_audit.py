@@ -212,6 +212,8 @@ def _line(path: Path, number: int, record: dict[str, Any]) -> AuditedRecord:
         resume=bool(record.get("resume")),
         how=str(record.get("how") or "") if kind == "exited" else "",
         pane_closed=bool(record.get("pane_closed")),
+        moved=kind == "restarted" and record.get("fence") is not None,
+        duplicate=bool(record.get("duplicate")),
         payload=zlib.crc32(json.dumps(payload, sort_keys=True).encode())
         if digested and payload is not None
         else None,

@@ -21,6 +21,7 @@ from orchestrator.engines.definition import Engine
 from orchestrator.engines.screen_dialogs import ScreenDialog
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log import Journal
+from orchestrator.team.roster.fleet_link import RemoteFacts
 
 
 @dataclass(eq=False)
@@ -68,6 +69,7 @@ class AgentEntry:
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
         self.logs: dict[str, Journal] = {}
         self.artifacts = ""  # absolute; every task's command names it
+        self.remote: RemoteFacts | None = None  # of a replica: another host owns the agent
 
     @property
     def inbox(self) -> Journal:
@@ -79,7 +81,7 @@ class AgentEntry:
 
     @property
     def run_id(self) -> str:
-        return self.state.run_id
+        return self.state.run_id or (self.remote.run_id if self.remote is not None else "")
 
     @property
     def engine(self) -> Engine | None:

@@ -154,6 +154,8 @@ def paths_of(paths: Paths, agent_id: str) -> dict[str, str]:
 
 def status_of(entry: AgentEntry, clock: Clock) -> tuple[str, str]:
     """The derived (status, reason) right now."""
+    if entry.remote is not None:
+        return entry.remote.status(entry.state)
     return derived.status(entry.state, entry.presence(clock))
 
 

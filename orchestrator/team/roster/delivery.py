@@ -16,7 +16,7 @@ import structlog
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.base.waiting import wait_until
+from orchestrator.base.waiting import elapse, wait_until
 from orchestrator.core import blocked, decisions, supervision, turn_end
 from orchestrator.core.prompts import reminder
 from orchestrator.core.record_types import Draft
@@ -32,6 +32,11 @@ log = structlog.get_logger()
 
 LEFT_FILES = 20
 """Maximum number of file names of a lost attempt that the next attempt is given."""
+
+SUSPENDED_S = 1.0
+"""After this time an owner that was not permitted to hand out work asks again."""
+ASKS_FIRST: dict[str, Any] = {"kind": "none"}
+"""A command is due, and the fleet has to say first whether this host still owns the agent."""
 
 # CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer returns a new cursor to pass.
 _NONCE = secrets.token_hex(4)
@@ -72,14 +77,23 @@ async def enqueue(
     its payload.
     """
     payload_bytes(payload, roster.config().max_payload_bytes)
-    entry = roster.entry(agent_id)
     task_id = task_id if task_id is not None else decisions.task_id_from(req)
+    if (fleet := roster.posted(agent_id)) is not None:
+        return await fleet.enqueue(
+            agent_id,
+            task_id=decisions.check_task_id(task_id),
+            payload=payload,
+            req=req,
+            timeout_s=timeout_s,
+            title=title_of(payload, title),
+        )
+    entry = roster.entry(agent_id)
     with roster.naming_successor(entry):
         decision = decisions.enqueue(
             entry.state,
             task_id=task_id,
             payload=payload,
-            stored=_stored(entry, task_id),
+            stored=stored_payload(entry, task_id),
             limits=limits(roster),
             req=req,
             at=_now(roster),
@@ -90,7 +104,8 @@ async def enqueue(
     return decision.answer
 
 
-def _stored(entry: AgentEntry, task_id: str) -> Any:
+def stored_payload(entry: AgentEntry, task_id: str) -> Any:
+    """The payload that is stored under the id of a task; None if there is no such task."""
     task = entry.state.unfinished.get(task_id)
     if task is not None:
         return task.payload
@@ -103,6 +118,8 @@ def _stored(entry: AgentEntry, task_id: str) -> Any:
 
 async def cancel(roster: Roster, agent_id: str, *, task_id: str, req: str) -> dict[str, Any]:
     """Cancel a task softly; ``{ok, state: "cancel_requested", task_state}``, visible at once (R-C1, AC4)."""
+    if (fleet := roster.posted(agent_id)) is not None:
+        return await fleet.cancel(agent_id, task_id=task_id, req=req)
     entry = roster.entry(agent_id)
     decision = decisions.cancel(entry.state, task_id=task_id, req=req, at=_now(roster))
     await roster.commit(entry, decision.drafts)
@@ -118,7 +135,7 @@ async def events_read(
 
     Pass ``last_seq`` to the next call. If there is no record, waits up to ``wait_s`` for the first.
     """
-    entry = roster.entry(agent_id)
+    entry = await roster.reading(agent_id)
     return {"agent_id": agent_id, **await _page(roster, entry.outbox, since_seq, max_events, wait_s)}
 
 
@@ -254,8 +271,9 @@ def _may_park(roster: Roster, entry: AgentEntry) -> bool:
 async def _next(
     roster: Roster, entry: AgentEntry, call: WaitUnderWay, epoch: int, *, began: float, deadline: float, req: str
 ) -> dict[str, Any] | None:
-    clock = roster.clock
+    clock, fleet = roster.clock, roster.fleet
     look_at = deadline
+    permitted = not entry.state.fleet
 
     def look() -> dict[str, Any] | None:
         nonlocal look_at
@@ -274,6 +292,8 @@ async def _next(
             at=_now(roster),
             req=req,
         )
+        if offer.command is not None and not permitted:
+            return ASKS_FIRST
         if offer.drafts:
             roster.write(entry, list(offer.drafts))
         if offer.command is not None:
@@ -290,6 +310,13 @@ async def _next(
         if command is None and clock.monotonic() < deadline:
             first = min(look_at, deadline)
             command = await wait_until(look, entry.changed, first, clock)
+        if command is ASKS_FIRST:
+            # Decided again after the look at the owner, which must begin after the decision: another may hold it now.
+            permitted = fleet is not None and await fleet.may_deliver(entry)
+            command = look() if permitted else None
+            if not permitted:
+                await elapse(max(0.0, min(SUSPENDED_S, deadline - clock.monotonic())), clock)
+            permitted = False
         if command is not None:
             return command or None
         if clock.monotonic() >= deadline:
@@ -341,6 +368,9 @@ async def emit_event(
         if record["type"] == kind:
             answer["seq"] = record["seq"]
     await roster.durable(entry)
+    if "seq" in answer and kind in TERMINAL and entry.state.fleet and roster.fleet is not None:
+        if not await roster.fleet.kept(entry, answer["seq"]):
+            answer["provisional"] = True
     lease = entry.state.lease
     answer["cancel_requested"] = bool(lease and lease.cancel_requested)
     answer["reminder"] = _reminder(entry)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import structlog
@@ -40,6 +40,7 @@ from orchestrator.team.roster import agent_names
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.checkpoints import Checkpoints
+from orchestrator.team.roster.fleet_link import FleetLink
 from orchestrator.team.roster.loading import TeamLoading, close, remove_unborn, unpublished
 from orchestrator.trust import lock_word
 
@@ -56,7 +57,9 @@ class Roster:
 
     ``corrupt`` holds, per agent or run id, why its files cannot be trusted: damaged, or (foreign_data) not written on
     this machine. Nothing is done for those; the rest of the team works on.
-    ``listeners`` are called with an agent whose records have become visible. ``place`` is the word (`lock_word`) for
+    ``replicas`` are the agents of own runs that another host of the fleet owns: they are read here, and ``fleet``
+    carries what is asked of them. ``listeners`` are called with an agent whose records have become visible,
+    ``replica_listeners`` with such a replica. ``place`` is the word (`lock_word`) for
     where this daemon is met; ``on_refused`` is called when another daemon has the project's files.
     """
 
@@ -70,10 +73,13 @@ class Roster:
     # What the project's configuration file says that does not count, because nobody has allowed its content.
     withheld: Callable[[], Mapping[str, Any]] = dict
     agents: dict[str, AgentEntry] = field(default_factory=dict)
+    replicas: dict[str, AgentEntry] = field(default_factory=dict)
     runs: dict[str, TeamRun] = field(default_factory=dict)
     corrupt: dict[str, OrchestratorError] = field(default_factory=dict)
     by_req: dict[str, str] = field(default_factory=dict)
     listeners: list[Callable[[AgentEntry], None]] = field(default_factory=list)
+    replica_listeners: list[Callable[[AgentEntry], None]] = field(default_factory=list)
+    fleet: FleetLink | None = None
     checkpoints: Checkpoints = field(init=False)
     temporary: TemporaryDirectories = field(init=False)
     loading: TeamLoading = field(init=False)
@@ -202,6 +208,23 @@ class Roster:
             raise agent_names.unknown(agent_id, self._named(), message)
         return entry
 
+    def posted(self, agent_id: str) -> FleetLink | None:
+        """The fleet, if calls for this agent go through it; None for a local agent."""
+        return self.fleet if self.fleet is not None and self.fleet.serves(agent_id) else None
+
+    async def reading(self, agent_id: str) -> AgentEntry:
+        """The agent for a call that only reads: an own one, a replica, or any of the fleet. Raises as `entry`."""
+        if agent_id in self.replicas:
+            return self.replicas[agent_id]
+        known = agent_id in self.agents or agent_id in self.corrupt
+        if known or self.fleet is None or not self.fleet.serves(agent_id):
+            return self.entry(agent_id)
+        return await self.fleet.reading(agent_id)
+
+    def members(self, run_id: str) -> list[AgentEntry]:
+        """All agents of the run, also those that other hosts own."""
+        return [entry for entry in (*self.agents.values(), *self.replicas.values()) if entry.run_id == run_id]
+
     @contextlib.contextmanager
     def naming_successor(self, entry: AgentEntry) -> Iterator[None]:
         """Add to a Conflict ``agent_ended`` of this agent which agent has its name now."""
@@ -224,6 +247,24 @@ class Roster:
             self.by_req[req] = entry.agent_id
         entry.inbox.signal = _Hook(lambda: self._seen(entry))
         entry.outbox.signal = _Hook(lambda: self._seen(entry))
+
+    def add_replica(self, entry: AgentEntry) -> None:
+        """Take in an agent that another host owns; its records reach the broadcast as they are mirrored."""
+        self.replicas[entry.agent_id] = entry
+        entry.artifacts = str(self.paths.artifacts(entry.agent_id))
+        entry.outbox.signal = _Hook(lambda: self._seen(entry))
+        run = self.runs.get(entry.run_id)
+        if run is not None:
+            entry.unpublished.extend(unpublished(entry, run))
+            self._seen(entry)
+
+    def mirror(self, entry: AgentEntry, log_name: Literal["inbox", "outbox"], lines: Sequence[bytes]) -> None:
+        """Append mirrored lines to a replica's log and fold them; Corrupt if they do not follow on its last."""
+        for record in entry.logs[log_name].extend(lines, sync=False):
+            state.apply(entry.state, log_name, record)
+            if log_name == "outbox" and record["type"] in BROADCAST_TYPES:
+                entry.unpublished.append(record)
+        self._seen(entry)
 
     def is_foreign(self, name: str) -> bool:
         """Whether the agent or run of that id is set aside because it was not written on this machine."""
@@ -378,7 +419,7 @@ class Roster:
                     self.clock.timer(PUBLISH_AFTER_S, lambda: self._publish(run))
                 run.queue(entry.agent_id, record)
         entry.changed.notify()
-        for listener in self.listeners:
+        for listener in self.listeners if entry.remote is None else self.replica_listeners:
             listener(entry)
 
     def _publish(self, run: TeamRun) -> None:
@@ -395,13 +436,13 @@ class Roster:
 
     def has_unwritten(self, run: TeamRun) -> bool:
         """Whether records of the run's agents are still on their way into what its broadcast shows."""
-        agents = (entry for entry in self.agents.values() if entry.run_id == run.run_id)
+        agents = self.members(run.run_id)
         written = run.journal.visible_seq < run.journal.last_seq
         return written or bool(run.unwritten) or any(entry.unpublished for entry in agents)
 
     def close(self) -> None:
         """Close every log; await `flush` before for a clean end."""
-        for entry in self.agents.values():
+        for entry in (*self.agents.values(), *self.replicas.values()):
             for journal in entry.logs.values():
                 journal.close()
         for run in self.runs.values():

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.base.errors import BadRequest, Conflict, Corrupt
 from orchestrator.cli import team as cli
-from orchestrator.team.life.creation import POLICIES
+from orchestrator.team.life.agent_plan import POLICIES
 from orchestrator.team.models import AgentPolicies as ToolPolicies
 from orchestrator.team.models import NewAgent
 from orchestrator.team.roster import team_file

@@ -1,0 +1,104 @@
+"""The lease of this host: renews it, and says by the time since the last renewal whether this host may act.
+
+One `beat` every two seconds renews the lease and returns everything that this host may have to do something about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from orchestrator.base.clock import Clock
+from orchestrator.base.errors import Conflict, OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, wait_until
+from orchestrator.core.fleet_rules import may_act
+from orchestrator.fleet.database_functions import BEAT_S, Beat, BeatRequest, FleetDatabase, OwnAgent
+
+log = structlog.get_logger()
+
+AWAY_AFTER_S = 5.0
+"""Seconds without a renewal after which the database counts as away."""
+
+
+class Lease:
+    """The lease of one host. ``request`` makes each renewal, ``listeners`` get what it returned.
+
+    ``own`` are the agents that this host owned at the last renewal, ``known`` says whether there was one. ``refused``
+    is why this host may not act at all: it is a copy of another one.
+    """
+
+    def __init__(self, database: FleetDatabase, clock: Clock, request: Callable[[bool], BeatRequest]) -> None:
+        self._database = database
+        self._clock = clock
+        self._request = request
+        self._renewed_at: float | None = None  # when the last successful renewal was sent, by `Clock.awake`
+        self._poke = Signal()
+        self._task: asyncio.Task[None] | None = None
+        self.listeners: list[Callable[[Beat], None]] = []
+        self.own: dict[str, OwnAgent] = {}
+        self.known = False
+        self.fenced: set[str] = set()
+        self.trouble: OrchestratorError | None = None
+        self.refused: OrchestratorError | None = None
+        self.renewed = Signal()
+
+    def begin(self) -> None:
+        """Renew from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop renewing; the lease ends by itself."""
+        if self._task is not None:
+            await call_off([self._task])
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last renewal was sent; infinite before the first."""
+        return float("inf") if self._renewed_at is None else self._clock.awake() - self._renewed_at
+
+    @property
+    def away(self) -> bool:
+        """Whether the database has not answered for some seconds."""
+        return self.age_s > AWAY_AFTER_S
+
+    def may_act(self, name: str, *, moves: bool) -> bool:
+        """Whether this host may hand out work of its agent now; read at each delivery, never by a timer."""
+        if self.refused is not None:
+            return False
+        return may_act(moves=moves, fenced=name in self.fenced, renewal_age_s=self.age_s) == "act"
+
+    async def _run(self) -> None:
+        fresh = True
+        while self.refused is None:
+            due = self._clock.monotonic() + BEAT_S
+            try:
+                await self.renew(fresh=fresh)
+                fresh = False
+            except Conflict as error:
+                self.refused = error
+                log.error("this host may not act in the fleet", **error.as_dict())
+            except OrchestratorError as error:
+                if self.trouble is None or self.trouble.code != error.code:
+                    log.warning("the fleet's database does not answer", **error.as_dict())
+                self.trouble, fresh = error, True
+            except Exception:
+                log.exception("bug in the fleet's beat")
+                fresh = True
+            await wait_until(lambda: None, self._poke, due, self._clock)
+
+    async def renew(self, *, fresh: bool) -> Beat:
+        """One renewal; its answer has reached the listeners."""
+        sent = self._clock.awake()
+        beat = await self._database.beat(self._request(fresh))
+        self._renewed_at = sent
+        if self.trouble is not None:
+            log.info("the fleet's database answers again")
+        self.trouble = None
+        self.own = {row.agent: row for row in beat.own}
+        self.known = True
+        for listener in self.listeners:
+            listener(beat)
+        self.renewed.notify()
+        return beat

@@ -1,0 +1,213 @@
+"""Ships the records of own agents to their mirrors, in order and byte for byte.
+
+A record is shipped once it is durable here: at once if the broadcast tells it, else within `SHIP_WITHIN_S`. Records that
+arrive while a ship is under way share the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
+from orchestrator.fleet.agent_names import fleet_id, own_entry
+from orchestrator.fleet.database_functions import (
+    SHIP_BYTES,
+    SHIP_RECORDS,
+    Beat,
+    FleetDatabase,
+    LogPart,
+    ShipAnswer,
+    ShippedLine,
+)
+from orchestrator.fleet.leases import Lease
+from orchestrator.journal.log import Journal
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+SHIP_WITHIN_S = 0.2
+AGAIN_S = 1.0
+
+
+@dataclass
+class _Mirror:
+    """How far the mirror of one own agent goes, as far as this host knows."""
+
+    inbox: int
+    outbox: int
+    checked: bool = False  # this start has compared the log with the mirror
+    since: float = 0.0  # when (monotonic) it fell behind
+
+
+class Shipping:
+    """The mirrors of one host's agents. ``on_refused`` is told of a mirror that is fenced or forked."""
+
+    def __init__(
+        self, database: FleetDatabase, roster: Roster, lease: Lease, on_refused: Callable[[str, ShipAnswer], None]
+    ) -> None:
+        self._database = database
+        self._roster = roster
+        self._lease = lease
+        self._on_refused = on_refused
+        self._mirrors: dict[str, _Mirror] = {}
+        self._behind: dict[str, None] = {}
+        self._stirred = Signal()
+        self._shipped = Signal()
+        self._task: asyncio.Task[None] | None = None
+        self._urgent = False
+        self.held: dict[str, None] = {}  # not shipped: set aside, or not compared with the mirror yet
+
+    def begin(self) -> None:
+        """Ship from now on."""
+        self._roster.listeners.append(self.seen)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop; what is not shipped is shipped by the next daemon."""
+        if self._task is not None:
+            await call_off([self._task])
+
+    def beaten(self, beat: Beat) -> None:
+        """Learn how far the mirrors go; each own agent that is ahead of its mirror is shipped."""
+        for row in beat.own:
+            entry = own_entry(self._roster, row.agent)
+            if entry is None:
+                continue
+            if row.agent not in self._mirrors:
+                self._mirrors[row.agent] = _Mirror(row.in_seq, row.out_seq)
+            self.seen(entry)
+
+    def forget(self, name: str) -> None:
+        """The agent is no longer an own one."""
+        self._mirrors.pop(name, None)
+        self._behind.pop(name, None)
+
+    def seen(self, entry: AgentEntry) -> None:
+        """Records of an own agent have become visible."""
+        if not entry.state.fleet:
+            return
+        name = fleet_id(entry.agent_id)
+        mirror = self._mirrors.get(name)
+        if mirror is None or not self._ahead(entry, mirror):
+            return
+        if name not in self._behind:
+            mirror.since = self._roster.clock.monotonic()
+            self._behind[name] = None
+        self._urgent = self._urgent or entry.published_seq > mirror.outbox
+        self._stirred.notify()
+
+    @staticmethod
+    def _ahead(entry: AgentEntry, mirror: _Mirror) -> bool:
+        return entry.inbox.visible_seq > mirror.inbox or entry.outbox.visible_seq > mirror.outbox
+
+    @property
+    def unshipped_bytes(self) -> int:
+        """A bound of what is not mirrored yet: the bytes of the records behind the mirrors."""
+        total = 0
+        for name in self._behind:
+            entry, mirror = own_entry(self._roster, name), self._mirrors.get(name)
+            if entry is not None and mirror is not None:
+                total += entry.inbox.bytes_after(mirror.inbox) + entry.outbox.bytes_after(mirror.outbox)
+        return total
+
+    async def shipped(self, entry: AgentEntry, seq: int, deadline: float) -> bool:
+        """Whether the outbox record is in the mirror at ``deadline`` (monotonic); False at once with the database away."""
+        name = fleet_id(entry.agent_id)
+
+        def look() -> bool | None:
+            mirror = self._mirrors.get(name)
+            if mirror is not None and mirror.outbox >= seq:
+                return True
+            return False if self._lease.away or name in self._lease.fenced else None
+
+        return bool(await wait_until(look, self._shipped, deadline, self._roster.clock))
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        clock: Clock = self._roster.clock
+        while True:
+            await wait_until(lambda: True if self._behind else None, self._stirred, clock.monotonic() + 3600.0, clock)
+            oldest = min(self._mirrors[name].since for name in self._behind)
+            await wait_until(lambda: True if self._urgent else None, self._stirred, oldest + SHIP_WITHIN_S, clock)
+            self._urgent = False
+            try:
+                await self._ship()
+            except OrchestratorError as error:
+                if not self._lease.away:
+                    log.warning("records not shipped", **error.as_dict())
+                await elapse(AGAIN_S, clock)
+            except Exception:
+                log.exception("bug while shipping")
+                await elapse(AGAIN_S, clock)
+
+    async def _ship(self) -> None:
+        parts = self._parts()
+        if not parts:
+            return
+        failpoints.passed("fleet:ship:before")
+        answers = await self._database.ship(parts)
+        failpoints.passed("fleet:ship:after")
+        homes: dict[str, list[str]] = {}
+        for part, answer in zip(parts, answers, strict=True):
+            self._answered(part, answer)
+            own = self._lease.own.get(part.agent)
+            if own is not None and answer.status == "stored" and own.home:
+                homes.setdefault(own.home, []).append(part.agent)
+        for home, names in homes.items():
+            self._database.tell(home, "log", names)
+        self._shipped.notify()
+
+    def _answered(self, part: LogPart, answer: ShipAnswer) -> None:
+        mirror, entry = self._mirrors.get(part.agent), own_entry(self._roster, part.agent)
+        if mirror is None or entry is None:
+            return
+        if answer.status in ("fenced", "forked"):
+            self._behind.pop(part.agent, None)
+            self.held[part.agent] = None
+            self._on_refused(part.agent, answer)
+            return
+        mirror.inbox, mirror.outbox = answer.in_seq, answer.out_seq
+        if not self._ahead(entry, mirror):
+            self._behind.pop(part.agent, None)
+        else:
+            self._urgent = self._urgent or entry.published_seq > mirror.outbox
+
+    def _parts(self) -> list[LogPart]:
+        """What one ship may carry, of the agents that have waited longest first."""
+        parts: list[LogPart] = []
+        records, size = SHIP_RECORDS, SHIP_BYTES
+        for name in sorted(self._behind, key=lambda name: self._mirrors[name].since):
+            entry, own = own_entry(self._roster, name), self._lease.own.get(name)
+            if entry is None or own is None or name in self.held:
+                self._behind.pop(name, None)
+                continue
+            if records <= 0 or size <= 0:
+                break
+            mirror = self._mirrors[name]
+            outbox, inbox = entry.outbox, entry.inbox
+            # The inbox first, and all of it: the outbox speaks of its tasks.
+            asked = _lines(inbox, mirror.inbox, records, size)
+            size -= sum(len(line.line) for line in asked)
+            records -= len(asked)
+            complete = mirror.inbox + len(asked) >= inbox.visible_seq
+            told = _lines(outbox, mirror.outbox, records, size) if complete and records > 0 and size > 0 else ()
+            size -= sum(len(line.line) for line in told)
+            records -= len(told)
+            parts.append(LogPart(name, own.fence, entry.state.life, asked, told))
+        return parts
+
+
+def _lines(journal: Journal, after: int, records: int, size: int) -> tuple[ShippedLine, ...]:
+    return tuple(
+        ShippedLine(record["seq"], record["type"], record.get("task_id"), line.decode())
+        for record, line in journal.raw_since(after, records, size)
+    )

@@ -1,0 +1,185 @@
+"""Takes the posts of own agents: each becomes one record, by the rules of local calls, in the order of its number.
+
+Posts were accepted already, so taking never refuses. What was taken is known from the logs (`state.Agent.ref`): after a
+crash the owner goes on behind that number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Any
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, rfc3339
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
+from orchestrator.core import fleet_rules
+from orchestrator.core.fleet_rules import PostedCall
+from orchestrator.core.state import Agent
+from orchestrator.fleet.agent_names import local_id, own_entry
+from orchestrator.fleet.database_functions import FleetDatabase, OwnAgent, Post
+from orchestrator.fleet.leases import Lease
+from orchestrator.team.life.fleet_creation import PostedAgent
+from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+AGAIN_S = 1.0
+"""Pause after a round that the disk, tmux or the database refused."""
+
+Refused = Callable[[Post, Agent | None], str]
+"""Why this host does not take a post; "" if it does. The agent is None for one that is to be created."""
+Make = Callable[[str, str, list[PostedAgent]], Any]
+"""Makes the agents of one run: run_id, home ("" for this host), agents."""
+
+
+class Taking:
+    """The posts of one host's agents.
+
+    ``refused`` decides what this host takes, ``command_of`` gives its command line of a name. ``make`` creates agents,
+    ``tend`` carries out what a record asks for.
+    """
+
+    def __init__(
+        self,
+        database: FleetDatabase,
+        roster: Roster,
+        lease: Lease,
+        *,
+        host: str,
+        project: str,
+        refused: Refused,
+        command_of: Callable[[str], tuple[str, ...]],
+        make: Make,
+        tend: Callable[[AgentEntry], None],
+    ) -> None:
+        self._database = database
+        self._roster = roster
+        self._lease = lease
+        self._host, self._project = host, project
+        self._refused = refused
+        self._command_of = command_of
+        self._make = make
+        self._tend = tend
+        self._due: dict[str, None] = {}  # agents that may have posts, in the order in which that was learnt
+        self._stirred = Signal()
+        self._task: asyncio.Task[None] | None = None
+        self.blocked: dict[str, None] = {}  # own agents that must be taken over before a post of them is taken
+
+    def begin(self) -> None:
+        """Take from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop between two records."""
+        if self._task is not None:
+            await call_off([self._task])
+
+    def look(self, names: Iterable[str] | None = None) -> None:
+        """There may be posts for these agents, or (None) for all that the last renewal shows to have some."""
+        if names is None:
+            names = [row.agent for row in self._lease.own.values() if self._behind(row)]
+        self._due |= dict.fromkeys(names)
+        if self._due:
+            self._stirred.notify()
+
+    def _behind(self, row: OwnAgent) -> bool:
+        entry = own_entry(self._roster, row.agent)
+        return row.last_post > (entry.state.ref if entry is not None else 0)
+
+    async def _run(self) -> None:
+        clock: Clock = self._roster.clock
+        while True:
+            await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
+            due, self._due = self._due, {}
+            try:
+                await self._round([name for name in due if name not in self.blocked])
+            except OrchestratorError as error:
+                log.warning("posts not taken", agents=len(due), **error.as_dict())
+                self._due = due | self._due
+                await elapse(AGAIN_S, clock)
+            except Exception:
+                log.exception("bug while taking posts")
+                await elapse(AGAIN_S, clock)
+
+    async def _round(self, names: list[str]) -> None:
+        """Take until nothing is left for these agents."""
+        while names:
+            entries = {name: own_entry(self._roster, name) for name in names}
+            after = {name: entry.state.ref if entry is not None else 0 for name, entry in entries.items()}
+            posts = await self._database.take(after)
+            if not posts:
+                return
+            failpoints.passed("fleet:taken")
+            await self._create([post for post in posts if post.kind == "create"])
+            written: list[AgentEntry] = []
+            for name, group in groupby(posts, key=lambda post: post.agent):
+                entry = own_entry(self._roster, name)
+                if entry is not None:
+                    written.append(entry)
+                    self._record(entry, [post for post in group if post.kind != "create"])
+            for entry in written:
+                await self._roster.durable(entry)
+            names = list(dict.fromkeys(post.agent for post in posts))
+
+    def _record(self, entry: AgentEntry, posts: list[Post]) -> None:
+        """Write the record of each post; nothing happens between a decision and its record."""
+        for post in posts:
+            if post.kind == "create":
+                continue
+            call = PostedCall(post.seq, post.kind, post.task_id, post.req, post.by_host, post.body)
+            stored = delivery.stored_payload(entry, post.task_id) if post.task_id is not None else None
+            drafts = fleet_rules.take(
+                entry.state,
+                call,
+                stored=stored,
+                at=rfc3339(self._roster.clock.now()),
+                refused=self._refused(post, entry.state),
+            )
+            self._roster.write(entry, drafts)
+            if post.kind in ("restart", "stop"):
+                self._tend(entry)
+
+    async def _create(self, posts: list[Post]) -> None:
+        """Make the agents of these posts, those of each run together."""
+        wanted: dict[tuple[str, str], list[PostedAgent]] = {}
+        for post in posts:
+            own = self._lease.own.get(post.agent)
+            if own is None:  # created after the last renewal, or moved away since
+                await self._lease.renew(fresh=False)
+                own = self._lease.own.get(post.agent)
+            if own is not None and own_entry(self._roster, post.agent) is None:
+                wanted.setdefault((own.run_id, own.home), []).append(self._posted(post, own))
+        for (run_id, home), agents in wanted.items():
+            await self._make(run_id, "" if home == self._host else home, agents)
+
+    def _posted(self, post: Post, own: OwnAgent) -> PostedAgent:
+        name = post.body.get("command_name")
+        membership: dict[str, Any] = {
+            "project": self._project,
+            "agent": post.agent,
+            "home": own.home,
+            "fence": own.fence,
+            "on_host_lost": own.on_host_lost,
+            "cwd": post.body.get("cwd") or ".",
+        }
+        if name:
+            membership["command_name"] = name
+        return PostedAgent(
+            agent_id=local_id(self._roster, post.agent),
+            body=post.body,
+            membership=membership,
+            ref=post.seq,
+            by_host=post.by_host,
+            req=post.req,
+            refused=self._refused(post, None),
+            command=self._command_of(str(name)) if name else (),
+        )
+
+

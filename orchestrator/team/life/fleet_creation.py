@@ -1,0 +1,152 @@
+"""Creates agents of a fleet: what the caller's host posts, and what the owner makes of it.
+
+The caller's host knows the call, the owner its own machine: each checks what it knows. Paths travel relative to the
+project, of the environment only names, and of engine `command` only the name of a command that the owner defines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.core import supervision
+from orchestrator.core.agent_ids import slug
+from orchestrator.core.record_types import Draft
+from orchestrator.engines import table
+from orchestrator.journal.project_files import confine
+from orchestrator.roles import catalogue
+from orchestrator.team.life import agent_worktrees, launch_files
+from orchestrator.team.life.agent_plan import POLICIES, AgentSpec, checked_env, planned
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
+from orchestrator.team.roster.fleet_link import FleetCreation
+from orchestrator.team.roster.roster import Roster
+
+
+def posted(roster: Roster, spec: AgentSpec, req: str, client_name: str) -> FleetCreation:
+    """The post that creates this agent on its host; BadRequest if the call itself is wrong."""
+    config = roster.config()
+    engine = table.engine(spec.engine or table.default_engine(config.engine, client_name))
+    checked_env(spec.env)
+    cwd = confine(roster.root, spec.cwd or ".", what="cwd")
+    policies = {name: getattr(config, name) for name in POLICIES} | spec.policies
+    on_host_lost = str(policies.pop("on_host_lost", None) or config.fleet_on_host_lost)
+    if engine.name == "command" and len(spec.command) != 1:
+        raise BadRequest(
+            "bad_argument",
+            "with host, command names one command line of the host",
+            "pass the name alone: command=['build'], defined there in [fleet.accept] commands",
+        )
+    body: dict[str, Any] = {
+        "name": spec.name,
+        "role": spec.role,
+        "engine": engine.name,
+        "cwd": str(cwd.relative_to(roster.root.resolve())),
+        "env_names": sorted(spec.env),
+        "worktree": spec.worktree,
+        "policies": policies,
+    }
+    wishes = {"model": spec.model, "approval": spec.approval, "command_name": next(iter(spec.command), None)}
+    body |= {key: value for key, value in wishes.items() if value is not None}
+    return FleetCreation(slug(spec.name), str(spec.host), engine.name, on_host_lost, req, body)
+
+
+@dataclass(frozen=True)
+class PostedAgent:
+    """An agent that this host shall make. ``agent_id`` is its id here; ``refused`` says why this host does not take it.
+
+    ``membership`` is its place in the fleet; ``command`` is this host's command line for its ``command_name``.
+    """
+
+    agent_id: str
+    body: Mapping[str, Any]
+    membership: Mapping[str, Any]
+    ref: int
+    by_host: str
+    req: str
+    refused: str = ""
+    command: tuple[str, ...] = ()
+
+
+def placed_spec(roster: Roster, wanted: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
+    """The checked spec of an agent on this host, as `agent_plan.planned` makes it for a local one."""
+    names = wanted.get("env_names") or ()
+    spec = AgentSpec(
+        name=str(wanted["name"]),
+        role=str(wanted["role"]),
+        cwd=str(wanted.get("cwd") or "."),
+        env={name: os.environ[name] for name in names if name in os.environ},
+        engine=str(wanted["engine"]),
+        model=wanted.get("model"),
+        approval=wanted.get("approval"),
+        command=tuple(command),
+        policies=dict(wanted.get("policies") or {}),
+        worktree=bool(wanted.get("worktree")),
+    )
+    role = catalogue.read(roster.root).roles.get(spec.role)
+    return {**planned(roster, spec, role, "", dict(os.environ)), "env_names": sorted(names)}
+
+
+async def make(supervisor: Supervisor, run_id: str, home: str, agents: Sequence[PostedAgent]) -> list[AgentEntry]:
+    """Make the agents of one run and launch them; each is recorded, also one that cannot be launched here.
+
+    Returns once all intents are durable; the launch goes on. Raises Environment if the disk or tmux refuses all: the
+    posts are then taken again later.
+    """
+    roster, team_panes = supervisor.roster, supervisor.team_panes
+    run = await team_panes.run_of_fleet(run_id, home)
+    entries: list[AgentEntry] = []
+    async with team_panes.placing:
+        for agent in agents:
+            entry = roster.agents.get(agent.agent_id) or await _recorded(roster, run, agent)
+            entries.append(entry)
+    await supervisor.launch(run, [entry for entry in entries if entry.state.life == "starting" and not entry.pane_id])
+    return entries
+
+
+async def _recorded(roster: Roster, run: TeamRun, agent: PostedAgent) -> AgentEntry:
+    """Write the intent, and why no launch follows if none does."""
+    body, trouble = agent.body, agent.refused
+    code = supervision.REFUSED_BY_HOST
+    whole: dict[str, Any] = {}
+    if not trouble:
+        try:
+            whole = await asyncio.to_thread(placed_spec, roster, body, agent.command)
+            if body.get("worktree"):
+                await agent_worktrees.check(roster, whole)
+                whole = await agent_worktrees.give(roster, agent.agent_id, whole)
+        except OrchestratorError as error:
+            trouble, code = f"{error.message}: {error.next_step}", error.code
+    if trouble:
+        whole = _bare(roster.root, body)
+    facts = {"run_id": run.run_id, "fleet": dict(agent.membership), "ref": agent.ref, "by_host": agent.by_host}
+    at = rfc3339(roster.clock.now())
+    draft = supervision.starting(agent.agent_id, at=at, req=agent.req, spec={**whole, **facts})
+    base = table.passed_on(dict(os.environ), {})
+    prepare = None if trouble else partial(launch_files.write, roster, spec=whole, epoch=1, base=base)
+    try:
+        entry = await roster.create(agent.agent_id, draft, prepare)
+    except OrchestratorError:
+        await agent_worktrees.take_back(roster, whole)
+        raise
+    if trouble:
+        await roster.commit(entry, _failed(roster, entry, trouble, code))
+    return entry
+
+
+def _failed(roster: Roster, entry: AgentEntry, reason: str, code: str) -> list[Draft]:
+    return supervision.failed(entry.state, at=rfc3339(roster.clock.now()), reason=reason, code=code)
+
+
+def _bare(root: Path, body: Mapping[str, Any]) -> dict[str, Any]:
+    """What is recorded of an agent that is not launched here."""
+    keys = ("name", "role", "engine", "model", "env_names", "policies")
+    return {key: body[key] for key in keys if body.get(key) is not None} | {"cwd": str(root)}

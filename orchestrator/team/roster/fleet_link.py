@@ -1,0 +1,110 @@
+"""What the team asks of the fleet that its project belongs to; without a fleet the roster has no link.
+
+The team imports nothing of the fleet: the daemon joins the two. Ids are those of this host (`Roster.agents`,
+`Roster.replicas`); an id that neither has may be one of the fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.final_states import FINAL_LIVES
+from orchestrator.core import agent_status, state
+
+if TYPE_CHECKING:
+    from orchestrator.team.roster.agent_entry import AgentEntry
+
+
+@dataclass
+class RemoteFacts:
+    """What is known here of an agent that another host owns, besides its records.
+
+    ``row`` is the row of its owner's snapshot, ``items`` those of its inbox, as last published.
+    """
+
+    host: str
+    run_id: str
+    away_since: str = ""  # RFC 3339; "" while its host renews its lease
+    row: Mapping[str, Any] = field(default_factory=dict)
+    items: Sequence[Mapping[str, Any]] = ()
+
+    def status(self, agent: state.Agent) -> tuple[str, str]:
+        """The status and its reason; `unknown` while its host is away, for nobody can see the agent."""
+        if agent.life in FINAL_LIVES:
+            return agent_status.status(agent, agent_status.Presence())
+        if self.away_since:
+            return "unknown", f"host {self.host} is away since {self.away_since}"
+        if self.row and self.row.get("epoch") == agent.epoch:
+            return str(self.row["status"]), str(self.row.get("reason", ""))
+        return agent_status.status(agent, agent_status.Presence())
+
+
+class FleetCreation(NamedTuple):
+    """One agent to create on a host: ``host`` is a name or `any`; ``body`` is what its owner needs to launch it."""
+
+    base: str
+    host: str
+    engine: str
+    on_host_lost: str
+    req: str
+    body: Mapping[str, Any]
+
+
+class FleetLink(Protocol):
+    """The fleet as the team sees it. Calls raise the errors of the local calls, and NotReady ``fleet_away``."""
+
+    host: str
+    """Name of this host."""
+
+    def serves(self, agent_id: str) -> bool:
+        """Whether calls for this agent are posted: it is one of the fleet, or unknown here."""
+
+    async def create(self, run_id: str, agents: Sequence[FleetCreation]) -> list[str | OrchestratorError]:
+        """Create agents of an own run in one transaction; the id of each here, or its error."""
+
+    async def created(self, agent_id: str, deadline: float) -> AgentEntry | None:
+        """The entry of an agent that `create` named; None if it is not here at ``deadline`` (monotonic)."""
+
+    def creating(self, run_id: str) -> bool:
+        """Whether agents of that run were accepted that have no entry here yet."""
+
+    async def enqueue(
+        self, agent_id: str, *, task_id: str, payload: Any, req: str, timeout_s: float | None, title: str
+    ) -> dict[str, Any]:
+        """As `delivery.enqueue`."""
+
+    async def cancel(self, agent_id: str, *, task_id: str, req: str) -> dict[str, Any]:
+        """As `delivery.cancel`."""
+
+    async def stop(self, agent_id: str, *, force: bool, req: str, reason: str = "") -> None:
+        """Ask for the agent's end; no more tasks are accepted from now on."""
+
+    async def restart(self, agent_id: str, *, fresh: bool, req: str) -> None:
+        """Ask for a new launch of the agent."""
+
+    async def reading(self, agent_id: str) -> AgentEntry:
+        """An agent of the fleet that is neither own nor of a run of this home; BadRequest ``unknown_agent``."""
+
+    async def ask(self, agent_id: str, verb: str, body: Any, wait_s: float) -> Any:
+        """Ask the agent's owner something that only it can answer; NotReady ``host_away`` if it does not."""
+
+    async def may_deliver(self, entry: AgentEntry) -> bool:
+        """Whether this host still owns the agent, by a look that begins now; False: hand out nothing."""
+
+    async def kept(self, entry: AgentEntry, seq: int) -> bool:
+        """Whether the outbox record is safe from the loss of this host; waits a few seconds for that."""
+
+    async def all_taken(self, entry: AgentEntry) -> bool:
+        """Whether every accepted post of the agent was taken, so that it may be recorded as deleted."""
+
+    def host_of(self, agent_id: str) -> str:
+        """The host that owns the agent, or was asked to make it."""
+
+    def run_of(self, agent_id: str) -> str:
+        """The run of an agent that is known here."""
+
+    def host_state(self, agent_id: str) -> str:
+        """Why the agent's host does not act now (`away since …`); empty if it does."""
