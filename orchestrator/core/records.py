@@ -127,6 +127,7 @@ class FleetMembership(BaseModel):
     project: Annotated[str, Field(description="name of the fleet's project")]
     agent: Annotated[str, Field(description="id of the agent in the fleet")]
     home: Annotated[str, Field(description="host whose master leads the run")]
+    host: Annotated[str, Field(description="its first owner; `restarted` names later ones")]
     fence: Annotated[int, Field(ge=1, description="number of its owner; each move raises it")]
     on_host_lost: Literal["wait", "move"]
     """Wait for a lost host, or move to another one."""

@@ -198,6 +198,7 @@ class Agent:
     refusals: list[str] = field(default_factory=list)  # tasks that end at once and have not ended yet
     ref: int = 0  # number of the last post of the fleet that was taken
     fence: int = 0  # of the fleet: number of the owner that launched the current epoch; 0: a local agent
+    host: str = ""  # that owner
     stop_asked: int = 0  # seq of the inbox `stop`
     stop_force: bool = False
     blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted separately; newest last
@@ -413,13 +414,13 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.spec = record
         agent.created_at = record["at"]
         agent.ref = max(agent.ref, record.get("ref") or 0)
-        agent.fence = agent.fleet.get("fence", 0)
+        agent.fence, agent.host = agent.fleet.get("fence", 0), agent.fleet.get("host", "")
     elif kind == "restarted":
         request_seq = record.get("asked")
         moved_to = record.get("fence")
         if moved_to is not None:
-            agent.fence = moved_to
-            agent.spec = {**agent.spec, **{key: value for key, value in (record.get("placed") or {}).items()}}
+            agent.fence, agent.host = moved_to, record.get("host") or ""
+            agent.spec = {**agent.spec, **(record.get("placed") or {})}
         if request_seq is None:
             if not record.get("pane_closed") and moved_to is None:
                 agent.restarts = [*agent.restarts, record["at"]][-REMEMBERED_RESTARTS:]

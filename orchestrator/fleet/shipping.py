@@ -22,6 +22,7 @@ from orchestrator.fleet.database_functions import (
     SHIP_RECORDS,
     Beat,
     FleetDatabase,
+    LogName,
     LogPart,
     ShipAnswer,
     ShippedLine,
@@ -35,6 +36,9 @@ log = structlog.get_logger()
 
 SHIP_WITHIN_S = 0.2
 AGAIN_S = 1.0
+PAGE_LINES = 1000
+INBOX: LogName = "inbox"
+OUTBOX: LogName = "outbox"
 
 
 @dataclass
@@ -85,6 +89,50 @@ class Shipping:
                 self._mirrors[row.agent] = _Mirror(row.in_seq, row.out_seq)
             self.seen(entry)
 
+    def learn(self, name: str, inbox: int, outbox: int) -> None:
+        """The mirror of an agent that was just taken over ends where its logs here end."""
+        self._mirrors[name] = _Mirror(inbox, outbox, checked=True)
+        self.held.pop(name, None)
+
+    async def compare(self) -> None:
+        """Compare the logs of own agents with their mirrors, once in a daemon's life, before they may differ more.
+
+        A log that ends before its mirror is of an older disk: it is filled up. One that differs is forked.
+        """
+        for name, mirror in list(self._mirrors.items()):
+            entry = own_entry(self._roster, name)
+            if entry is not None and not mirror.checked and name not in self.held:
+                answer = await self._compared(entry, name, mirror)
+                if answer is None:
+                    mirror.checked = True
+                    self.seen(entry)
+                else:
+                    self.held[name] = None
+                    self._on_refused(name, answer)
+
+    async def _compared(self, entry: AgentEntry, name: str, mirror: _Mirror) -> ShipAnswer | None:
+        """Fill up the agent's logs; why that cannot be, if it cannot."""
+        forked = ShipAnswer(name, "forked", mirror.inbox, mirror.outbox, 0, "")
+        for log_name, end in ((INBOX, mirror.inbox), (OUTBOX, mirror.outbox)):
+            journal = entry.logs[log_name]
+            both = min(journal.last_seq, end)
+            await journal.synced(journal.last_seq)
+            if both:
+                ((_, here),) = journal.raw_since(both - 1, 1, 1)
+                there = await self._database.read(name, log_name, both - 1, 1, 1)
+                if not there or there[0].line.encode() != here:
+                    return forked
+            while journal.last_seq < end:
+                page = await self._database.read(name, log_name, journal.last_seq, PAGE_LINES, SHIP_BYTES)
+                if not page:
+                    return forked
+                try:
+                    self._roster.fill_up(entry, log_name, [line.line.encode() for line in page])
+                except OrchestratorError as error:
+                    log.error("a log cannot be filled up from its mirror", agent=name, **error.as_dict())
+                    return forked
+        return None
+
     def forget(self, name: str) -> None:
         """The agent is no longer an own one."""
         self._mirrors.pop(name, None)
@@ -109,14 +157,19 @@ class Shipping:
         return entry.inbox.visible_seq > mirror.inbox or entry.outbox.visible_seq > mirror.outbox
 
     @property
-    def unshipped_bytes(self) -> int:
-        """A bound of what is not mirrored yet: the bytes of the records behind the mirrors."""
-        total = 0
+    def unshipped(self) -> tuple[int, int]:
+        """How many records are not in the mirrors yet, and about how many bytes they have."""
+        records, size = 0, 0
         for name in self._behind:
             entry, mirror = own_entry(self._roster, name), self._mirrors.get(name)
-            if entry is not None and mirror is not None:
-                total += entry.inbox.bytes_after(mirror.inbox) + entry.outbox.bytes_after(mirror.outbox)
-        return total
+            if entry is None or mirror is None:
+                continue
+            for journal, mirrored in ((entry.inbox, mirror.inbox), (entry.outbox, mirror.outbox)):
+                end = journal.end()
+                behind = journal.visible_seq - mirrored
+                records += behind
+                size += behind * end.offset // max(1, end.seq - end.segment + 1)
+        return records, size
 
     async def shipped(self, entry: AgentEntry, seq: int, deadline: float) -> bool:
         """Whether the outbox record is in the mirror at ``deadline`` (monotonic); False at once with the database away."""
@@ -187,7 +240,7 @@ class Shipping:
         records, size = SHIP_RECORDS, SHIP_BYTES
         for name in sorted(self._behind, key=lambda name: self._mirrors[name].since):
             entry, own = own_entry(self._roster, name), self._lease.own.get(name)
-            if entry is None or own is None or name in self.held:
+            if entry is None or own is None or name in self.held or not self._mirrors[name].checked:
                 self._behind.pop(name, None)
                 continue
             if records <= 0 or size <= 0:

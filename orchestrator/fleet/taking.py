@@ -165,6 +165,7 @@ class Taking:
             "project": self._project,
             "agent": post.agent,
             "home": own.home,
+            "host": self._host,
             "fence": own.fence,
             "on_host_lost": own.on_host_lost,
             "cwd": post.body.get("cwd") or ".",

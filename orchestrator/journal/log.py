@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -20,9 +20,9 @@ from orchestrator.base.errors import Environment
 from orchestrator.base.waiting import Signal, wait_until
 from orchestrator.journal.file_scan import LogFile
 from orchestrator.journal.live_segment import DIRECTORY
-from orchestrator.journal.log_lines import Record, encode
+from orchestrator.journal.log_lines import Record, encode, received
 from orchestrator.journal.log_opening import TAIL_BYTES, OpenedLog, TornTail, open_log
-from orchestrator.journal.log_reader import OpenLog, last_records, records_after
+from orchestrator.journal.log_reader import FoundLines, OpenLog, last_records, lines_after_seq
 from orchestrator.journal.positions import START, Position
 from orchestrator.journal.project_files import failure
 from orchestrator.journal.segments import torn
@@ -171,22 +171,36 @@ class Journal:
         ``Environment("io_failed")``.
         """
         self._check_writable()
-        if records:
-            self._live.wake()
-            self._live.take_back(self._offset)
-            self._rotate_if_full()
-        start, offset = self._written, self._offset
-        stamped: list[Record] = []
-        parts: list[bytes] = []
-        for seq, record in enumerate(records, start.seq + 1):
+        encoded: list[tuple[Record, bytes]] = []
+        for seq, record in enumerate(records, self._written.seq + 1):
             assert record["type"] in self._types, f"{record['type']!r} is no record type of this log"
-            done, line = encode(record, seq, self._seal)
-            stamped.append(done)
-            parts.append(line)
-        if not stamped:
-            return stamped
-        self._live.write(b"".join(parts), offset)
-        end = offset + sum(map(len, parts))
+            encoded.append(encode(record, seq, self._seal))
+        return self._store(encoded, sync=sync)
+
+    def extend(self, lines: Sequence[bytes], *, sync: bool) -> list[Record]:
+        """Write lines of this log that another host wrote, byte for byte; returns their records.
+
+        The lines are without newlines, as `raw_since` returns them. They must follow ``last_seq``: ``Corrupt`` with
+        the line that they would have here at the first that does not, or that no orchestrator of this version wrote;
+        with a seal ``Environment`` foreign_data at the first without its MAC. Then nothing is stored. Otherwise as
+        ``append``.
+        """
+        self._check_writable()
+        records = received(lines, self._written.seq + 1, self._types, self.path, self._live.first, seal=self._seal)
+        return self._store([(record, line + b"\n") for record, line in zip(records, lines, strict=True)], sync=sync)
+
+    def _store(self, encoded: list[tuple[Record, bytes]], *, sync: bool) -> list[Record]:
+        """Write records that follow ``last_seq``, each with its line."""
+        if not encoded:
+            return []
+        self._live.wake()
+        self._live.take_back(self._offset)
+        self._rotate_if_full()
+        start, offset = self._written, self._offset
+        stamped = [record for record, _ in encoded]
+        data = b"".join([line for _, line in encoded])
+        self._live.write(data, offset)
+        end = offset + len(data)
         self._written = Position(start.seq + len(stamped), self._live.first, end, stamped[-1]["crc"])
         if not self._syncs:
             self._show()
@@ -223,15 +237,24 @@ class Journal:
 
         ``max_bytes`` counts lines on disk; one record is returned even if it alone exceeds it.
         """
+        found = self._found(seq, max_records, max_bytes)
+        return found.records, max(seq, 0) + len(found.records) < self._shown.seq
+
+    def raw_since(self, seq: int, max_records: int, max_bytes: int) -> list[tuple[Record, bytes]]:
+        """As ``since``, each record with its line as it is on the disk, without its newline."""
+        found = self._found(seq, max_records, max_bytes)
+        return list(zip(found.records, found.lines, strict=True))
+
+    def _found(self, seq: int, max_records: int, max_bytes: int) -> FoundLines:
         self._check_readable()
-        seq, shown = max(seq, 0), self._shown.seq
-        if seq >= shown:
-            return [], False
+        seq = max(seq, 0)
+        if seq >= self._shown.seq:
+            return FoundLines([], [])
         with self._readable() as log:
-            records = records_after(log, seq, (max_records, max_bytes))
-            if not records and max_records > 0:
+            found = lines_after_seq(log, seq, (max_records, max_bytes))
+            if not found.records and max_records > 0:
                 raise torn(self._live.path, seq - self._live.first + 2, seq + 1)
-        return records, seq + len(records) < shown
+        return found
 
     def tail(self, n: int, max_bytes: int) -> list[Record]:
         """The last ``n`` visible records in order, fewer if their lines exceed ``max_bytes``, never none."""

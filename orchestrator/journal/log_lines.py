@@ -7,7 +7,7 @@ the one its file begins with.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -110,6 +110,26 @@ def decode(
             raise foreign(path, seq - file_first + 1)
         yield record
         seq += 1
+
+
+def received(
+    lines: Sequence[bytes],
+    seq: int,
+    types: frozenset[str],
+    path: Path,
+    file_first: int = 1,
+    *,
+    seal: Seal | None = None,
+) -> list[Record]:
+    """As `decode`, for lines that came from elsewhere: also their form must be that of ``encode``, byte for byte.
+
+    A search by byte offset relies on it, and a line with a newline in it would be two.
+    """
+    for at, line in enumerate(lines, seq):
+        match = SEQ_AT_START.match(line)
+        if match is None or int(match[1]) != at or b"\n" in line or _SEALED.search(line) is None:
+            raise diagnose(line, at, types, path, file_first)
+    return list(decode(list(lines), seq, types, path, file_first, seal=seal))
 
 
 def intact(line: bytes, types: frozenset[str], path: Path) -> Record | None:

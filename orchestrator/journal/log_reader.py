@@ -105,26 +105,40 @@ def _path_of(log: OpenLog, first: int) -> Path:
     return log.last.path if first == log.last.first else segments.full_path(log.path, first)
 
 
+class FoundLines(NamedTuple):
+    """Records, and the line of each without its newline."""
+
+    records: list[Record]
+    lines: list[bytes]
+
+
 def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Record]:
     """Records with a greater seq, at most ``limits`` = (records, bytes) of them, but at least one if there is one.
 
     Raises ``Corrupt`` with file and line, ``OSError``.
     """
+    return lines_after_seq(log, seq, limits).records
+
+
+def lines_after_seq(log: OpenLog, seq: int, limits: tuple[int, int]) -> FoundLines:
+    """As ``records_after``, with the lines."""
     max_records, max_bytes = limits
+    found = FoundLines([], [])
     if max_records <= 0:
-        return []
+        return found
+    records = found.records
     index = _index_of(log, seq + 1)
-    records: list[Record] = []
     while True:
         with opened(log, _first_of(log, index)) as file:
             at = seq + len(records)
             room = max_records - len(records), max_bytes
             lines, next_seq, full = lines_after(file, at, room, least=0 if records else 1)
             records += file.decode(lines, at + 1)
+            found.lines.extend(lines)
             max_bytes -= sum(map(len, lines)) + len(lines)
             index += 1
             if full or index > len(log.full):
-                return records
+                return found
             log = _next_file(log, index, file, next_seq)
 
 

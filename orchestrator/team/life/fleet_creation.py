@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -122,7 +122,7 @@ async def _recorded(roster: Roster, run: TeamRun, agent: PostedAgent) -> AgentEn
             whole = await asyncio.to_thread(placed_spec, roster, body, agent.command)
             if body.get("worktree"):
                 await agent_worktrees.check(roster, whole)
-                whole = await agent_worktrees.give(roster, agent.agent_id, whole)
+                whole = await agent_worktrees.give(roster, agent.agent_id, {**whole, "fleet": agent.membership})
         except OrchestratorError as error:
             trouble, code = f"{error.message}: {error.next_step}", error.code
     if trouble:
@@ -140,6 +140,20 @@ async def _recorded(roster: Roster, run: TeamRun, agent: PostedAgent) -> AgentEn
     if trouble:
         await roster.commit(entry, _failed(roster, entry, trouble, code))
     return entry
+
+
+async def placed_anew(
+    roster: Roster, entry: AgentEntry, fence: int, command_of: Callable[[str], tuple[str, ...]]
+) -> dict[str, Any]:
+    """Where a moved agent works on this host (`placed` of its `restarted`); raises why it cannot work here."""
+    spec, membership = entry.state.spec, {**entry.state.fleet, "fence": fence}
+    name = membership.get("command_name")
+    wanted = {**spec, "cwd": membership.get("cwd") or ".", "worktree": "worktree" in spec}
+    command = command_of(str(name)) if name else ()
+    placed = await asyncio.to_thread(placed_spec, roster, wanted, command)
+    if wanted["worktree"]:
+        placed = await agent_worktrees.give(roster, entry.agent_id, {**placed, "fleet": membership})
+    return {key: placed[key] for key in ("cwd", "worktree", "command") if placed.get(key) is not None}
 
 
 def _failed(roster: Roster, entry: AgentEntry, reason: str, code: str) -> list[Draft]:

@@ -166,6 +166,8 @@ class Supervisor:
         agent, run = entry.state, self.roster.runs.get(entry.run_id)
         if agent.life in ("new", "deleted") or run is None:
             return False
+        if agent.fleet and (self.roster.fleet is None or self.roster.fleet.holds(entry)):
+            return False
         if agent.life == "stopped" or agent.stop_asked:
             await self.roster.durable(entry)
             await self._end(entry, run)
@@ -384,6 +386,24 @@ class Supervisor:
         if entry.state.life == "starting":
             await self.release(entry)
         return await self._deletion.gently(entry, pane.pid)
+
+    async def evict(self, entry: AgentEntry) -> None:
+        """End the CLI of an agent that another host owns now, and close its pane; writes no record.
+
+        The caller has made sure that the agent gets nothing more from this host.
+        """
+        agent_id = entry.agent_id
+        if (tending := self.tending.get(agent_id)) is not None:
+            await call_off([tending])
+        run = self.roster.runs.get(entry.run_id)
+        pane = (await self.team_panes.tagged(run)).get(agent_id) if run is not None else None
+        if pane is not None and not pane.dead:
+            await self._deletion.at_once(pane.pid)
+        await self._end_remains(entry)
+        if run is not None:
+            await self.team_panes.remove(run, agent_id)
+        self.roster.temporary.end(name_of_agent(agent_id))
+        self._process_exits.forget(entry)
 
     # -- start and stop of the daemon ---------------------------------------------------------------------------
 

@@ -67,6 +67,7 @@ class AgentEntry:
             None  # at its worktree: when, the look
         )
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
+        self.published_seq = 0  # the last outbox record that the broadcast tells and that is visible
         self.logs: dict[str, Journal] = {}
         self.artifacts = ""  # absolute; every task's command names it
         self.remote: RemoteFacts | None = None  # of a replica: another host owns the agent

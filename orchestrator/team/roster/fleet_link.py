@@ -91,6 +91,9 @@ class FleetLink(Protocol):
     async def ask(self, agent_id: str, verb: str, body: Any, wait_s: float) -> Any:
         """Ask the agent's owner something that only it can answer; NotReady ``host_away`` if it does not."""
 
+    def holds(self, entry: AgentEntry) -> bool:
+        """Whether nothing may be done with the own agent now, because it is not clear whose it is."""
+
     async def may_deliver(self, entry: AgentEntry) -> bool:
         """Whether this host still owns the agent, by a look that begins now; False: hand out nothing."""
 

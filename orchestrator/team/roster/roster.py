@@ -209,8 +209,17 @@ class Roster:
         return entry
 
     def posted(self, agent_id: str) -> FleetLink | None:
-        """The fleet, if calls for this agent go through it; None for a local agent."""
-        return self.fleet if self.fleet is not None and self.fleet.serves(agent_id) else None
+        """The fleet, if calls for this agent go through it; None for a local agent.
+
+        BadRequest ``no_fleet`` for an agent of a fleet while the daemon belongs to none.
+        """
+        if self.fleet is not None:
+            return self.fleet if self.fleet.serves(agent_id) else None
+        entry = self.agents.get(agent_id)
+        if entry is not None and entry.state.fleet:
+            project = entry.state.fleet.get("project")
+            raise BadRequest("no_fleet", f"{agent_id} belongs to fleet {project!r}, and this daemon to none")
+        return None
 
     async def reading(self, agent_id: str) -> AgentEntry:
         """The agent for a call that only reads: an own one, a replica, or any of the fleet. Raises as `entry`."""
@@ -257,6 +266,17 @@ class Roster:
         if run is not None:
             entry.unpublished.extend(unpublished(entry, run))
             self._seen(entry)
+
+    def fill_up(self, entry: AgentEntry, log_name: Literal["inbox", "outbox"], lines: Sequence[bytes]) -> None:
+        """Append own lines that the disk has lost to an own log, from its mirror, and fold them.
+
+        Corrupt or foreign_data if they do not follow on its last, or were not written here.
+        """
+        for record in entry.logs[log_name].extend(lines, sync=True):
+            state.apply(entry.state, log_name, record)
+            entry.due[log_name] = record["seq"]
+            if log_name == "outbox" and record["type"] in BROADCAST_TYPES:
+                entry.unpublished.append(record)
 
     def mirror(self, entry: AgentEntry, log_name: Literal["inbox", "outbox"], lines: Sequence[bytes]) -> None:
         """Append mirrored lines to a replica's log and fold them; Corrupt if they do not follow on its last."""
@@ -414,6 +434,7 @@ class Roster:
         run = self.runs.get(entry.run_id)
         while entry.unpublished and entry.unpublished[0]["seq"] <= visible:
             record = entry.unpublished.popleft()
+            entry.published_seq = record["seq"]
             if run is not None:
                 if not run.unwritten:
                     self.clock.timer(PUBLISH_AFTER_S, lambda: self._publish(run))

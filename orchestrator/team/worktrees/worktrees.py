@@ -76,10 +76,10 @@ def plan(root: Path, cwd: Path) -> WorktreePlan:
     return WorktreePlan(tree, head.line, below)
 
 
-def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
+def make(root: Path, agent_id: str, given: WorktreePlan, suffix: str = "") -> dict[str, Any]:
     """Make the agent's worktree; returns its part of the `starting` record.
 
-    The branch is new: `orchestrator/<agent_id>`, with -2, -3 … when taken. Files of `.worktreeinclude` are copied;
+    The branch is new: `orchestrator/<agent_id><suffix>`, with -2, -3 … when taken. Files of `.worktreeinclude` are copied;
     files that cannot be copied are reported, not fatal. Raises Conflict ``worktree_taken`` if something with work is
     in the way; Environment ``git_failed`` or ``disk_full``, with nothing left behind.
     """
@@ -88,7 +88,7 @@ def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
     with git.turn(home(root)) as held:
         failpoints.passed("worktree:begin")
         _clear_way(root, agent_id, given, held)
-        branch = _free_branch(given.tree, agent_id)
+        branch = _free_branch(given.tree, f"{agent_id}{suffix}")
         place = WorktreeLocation(agent_id, path, given.tree, branch, given.base)
         failpoints.passed("worktree:chosen")
         try:
@@ -115,9 +115,13 @@ def make(root: Path, agent_id: str, given: WorktreePlan) -> dict[str, Any]:
 
 
 def fitted(root: Path, agent_id: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec of an agent with a worktree made for it: ``worktree``, and its ``cwd`` at the same place in it."""
+    """The spec of an agent with a worktree made for it: ``worktree``, and its ``cwd`` at the same place in it.
+
+    The branch of a fleet's agent names the fence too: a former owner must never write over it.
+    """
     given = plan(root, Path(spec["cwd"]))
-    worktree = make(root, agent_id, given)
+    fence = (spec.get("fleet") or {}).get("fence", 0)
+    worktree = make(root, agent_id, given, f"-f{fence}" if fence else "")
     return spec | {"cwd": os.path.normpath(Path(worktree["path"], given.below)), "worktree": worktree}
 
 
@@ -130,10 +134,10 @@ def undo(root: Path, worktree: dict[str, Any]) -> None:
         )
 
 
-def _free_branch(tree: Path, agent_id: str) -> str:
+def _free_branch(tree: Path, named: str) -> str:
     answer = git.ask(tree, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/orchestrator/")
     branches = answer.out.decode(errors="replace").splitlines()
-    wanted = name = f"orchestrator/{agent_id}"
+    wanted = name = f"orchestrator/{named}"
     n = 1
     while any(branch == name or branch.startswith(f"{name}/") for branch in branches):
         n += 1

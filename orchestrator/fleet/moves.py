@@ -1,0 +1,346 @@
+"""Moves agents from a lost host to a live one: declares the loss, takes over what came here, sets aside what has gone.
+
+Who owns an agent is decided by the database alone (`FleetDatabase.move`, one transaction). The new owner continues the
+mirrored logs; a former owner that returns ends the CLI, keeps its unshipped records as late ones and its directory aside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import orjson
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.clock import Clock, rfc3339
+from orchestrator.base.errors import Corrupt, NotReady, OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
+from orchestrator.core import decisions, fleet_rules, supervision
+from orchestrator.core.record_types import Draft
+from orchestrator.fleet.agent_names import fleet_id, local_id, own_entry
+from orchestrator.fleet.database_functions import (
+    LOST_AFTER_S,
+    SHIP_BYTES,
+    Beat,
+    FleetDatabase,
+    HostRow,
+    LateLine,
+    LogName,
+    OwnAgent,
+    Ownership,
+    ShipAnswer,
+)
+from orchestrator.fleet.leases import Lease
+from orchestrator.fleet.replicas import Replicas
+from orchestrator.fleet.shipping import Shipping
+from orchestrator.fleet.taking import Taking
+from orchestrator.journal.project_files import read_json, replace
+from orchestrator.team.life import fleet_creation
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.roster import mirrored_logs
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+AGAIN_S = 1.0
+EMPTY_AGAIN_S = 30.0
+"""Seconds until a lost host that had nothing to move is looked at again."""
+PAGE_LINES = 1000
+LOGS: tuple[LogName, LogName] = ("inbox", "outbox")
+OWNER_FILE = "owner.json"
+"""In `engine/` of a taken-over agent: the fence under which this host took it."""
+
+
+class Moves:
+    """What one host does about moves. ``taken`` decides whether it takes an agent; "" or why not."""
+
+    def __init__(
+        self,
+        database: FleetDatabase,
+        supervisor: Supervisor,
+        lease: Lease,
+        parts: tuple[Shipping, Taking, Replicas],
+        *,
+        host: str,
+        refused: Callable[[AgentEntry], str],
+        command_of: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        self._database = database
+        self._supervisor = supervisor
+        self._roster: Roster = supervisor.roster
+        self._lease = lease
+        self._shipping, self._taking, self._replicas = parts
+        self._host = host
+        self._refused = refused
+        self._command_of = command_of
+        self._due: dict[str, None] = {}
+        self._lost: dict[str, HostRow] = {}
+        self._look_again: dict[str, float] = {}
+        self._stirred = Signal()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Act from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop; what is half done is done again by the next daemon."""
+        if self._task is not None:
+            await call_off([self._task])
+
+    def beaten(self, beat: Beat) -> None:
+        """Compare who owns what with what is here; and see which hosts are lost."""
+        for name, row in self._lease.own.items():
+            entry = own_entry(self._roster, name)
+            here = 0 if entry is None else self.fence_of(entry)
+            unfinished = entry is not None and entry.state.fence < row.fence and not self._rests(entry, row)
+            if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or unfinished:
+                self._hold(name)
+        for entry in self._own_entries():
+            name = fleet_id(entry.agent_id)
+            if name not in self._lease.own:
+                self._hold(name)
+        now = self._roster.clock.monotonic()
+        self._lost = {
+            row.host: row
+            for row in beat.hosts
+            if row.host != self._host
+            and row.agents
+            and (row.lost or (row.lease_left_s is not None and row.lease_left_s < -LOST_AFTER_S))
+            and self._look_again.get(row.host, 0.0) <= now
+        }
+        if self._due or self._lost:
+            self._stirred.notify()
+
+    def refused_mirror(self, name: str, answer: ShipAnswer) -> None:
+        """The mirror of an own agent accepts nothing more from this host: its owner has to be looked up."""
+        entry = own_entry(self._roster, name)
+        if answer.status == "forked" and entry is not None:
+            file = str(entry.outbox.path)
+            message = f"{file}: the log differs from its mirror in the fleet's database, which has another record there"
+            self._lease.fenced.add(name)
+            self._roster.set_aside(entry.agent_id, Corrupt("forked", message, file=file))
+            return
+        self._hold(name)
+        self._stirred.notify()
+
+    def held(self, name: str) -> bool:
+        """Whether it is not clear yet whose the agent is."""
+        return name in self._lease.fenced
+
+    def _rests(self, entry: AgentEntry, row: OwnAgent) -> bool:
+        """Whether nothing is left to record of the agent's move to this host."""
+        return not (self._moved(entry, row, "", {}) or (row.ends and not entry.state.stop_asked))
+
+    def _hold(self, name: str) -> None:
+        """Hand out and ship nothing of the agent until it is clear whose it is."""
+        self._lease.fenced.add(name)
+        self._shipping.held[name] = None
+        self._taking.blocked[name] = None
+        self._due[name] = None
+
+    def _release(self, name: str) -> None:
+        self._lease.fenced.discard(name)
+        self._shipping.held.pop(name, None)
+        self._taking.blocked.pop(name, None)
+
+    def _own_entries(self) -> list[AgentEntry]:
+        return [entry for entry in self._roster.agents.values() if entry.state.fleet]
+
+    def fence_of(self, entry: AgentEntry) -> int:
+        """The fence under which this host holds the agent."""
+        try:
+            content = read_json(self._roster.paths.engine_dir(entry.agent_id) / OWNER_FILE)
+        except OrchestratorError:
+            content = {}
+        sealed = self._roster.paths.provenance.owns(content, "agent", entry.agent_id, "owner")
+        return max(entry.state.fence, int(content["fence"]) if sealed else 0)
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        clock: Clock = self._roster.clock
+        while True:
+            await wait_until(
+                lambda: True if self._due or self._lost else None, self._stirred, clock.monotonic() + 3600.0, clock
+            )
+            due, self._due = self._due, {}
+            lost, self._lost = self._lost, {}
+            try:
+                await self._declare(lost)
+                if due:
+                    await self._settle(due)
+            except OrchestratorError as error:
+                log.warning("moves not carried out", agents=len(due), **error.as_dict())
+                await elapse(AGAIN_S, clock)
+                self._due = due | self._due
+            except Exception:
+                log.exception("bug while moving agents")
+                await elapse(AGAIN_S, clock)
+                self._due = due | self._due
+
+    async def _declare(self, lost: Mapping[str, HostRow]) -> None:
+        """Give the agents of lost hosts to live ones."""
+        for host in lost:
+            try:
+                moved = await self._database.move(host)
+            except NotReady as error:
+                if error.code != "too_early":
+                    raise
+                continue
+            if not moved:
+                self._look_again[host] = self._roster.clock.monotonic() + EMPTY_AGAIN_S
+                continue
+            log.warning("a host was lost; its agents move", host=host, agents=[row.agent for row in moved])
+            failpoints.passed("fleet:moved")
+            for target in dict.fromkeys(row.host for row in moved):
+                names = [row.agent for row in moved if row.host == target]
+                if target != self._host:
+                    self._database.tell(target, "moved", names)
+            await self._lease.renew(fresh=False)
+
+    async def _settle(self, names: Iterable[str]) -> None:
+        """Set aside what another host owns, and take over what this one owns."""
+        owners = await self._database.ownership(list(names))
+        for name in names:
+            owner, entry = owners.get(name), own_entry(self._roster, name)
+            if owner is None:
+                # The database was restored to before this agent was created: nobody else has it either.
+                log.error("the database does not know this agent", agent=name)
+                continue
+            if entry is not None and (owner.host != self._host or self.fence_of(entry) < owner.fence):
+                await self._set_aside(name, entry, owner)
+                entry = None
+            if owner.host != self._host:
+                self._release(name)
+                self._shipping.forget(name)
+                continue
+            row = self._lease.own.get(name)
+            if row is None or row.fence != owner.fence:
+                await self._lease.renew(fresh=False)
+                row = self._lease.own.get(name)
+            if row is not None and entry is None and row.out_seq > 0:
+                await self._take_over(row)
+            elif row is not None and entry is not None and entry.state.fence < row.fence:
+                await self._continue(entry, row)  # a crash came between the takeover and the first launch here
+            self._release(name)
+            self._taking.look([name])
+
+    # -- an agent that has gone ---------------------------------------------------------------------------------
+
+    async def _set_aside(self, name: str, entry: AgentEntry, owner: Ownership) -> None:
+        """End the CLI of an agent that another owner holds, keep what the mirror does not have, and rename its files."""
+        fence = self.fence_of(entry)
+        log.warning("an agent has moved to another host", agent=name, host=owner.host, fence=owner.fence)
+        await self._supervisor.evict(entry)
+        failpoints.passed("fleet:evicted")
+        for journal in entry.logs.values():
+            await journal.synced(journal.last_seq)
+        await self._keep_late(name, entry, fence)
+        run = self._roster.runs.get(entry.run_id)
+        self._roster.forget_collected(entry.agent_id)
+        await asyncio.to_thread(mirrored_logs.fence_off, self._roster.paths, entry.agent_id, fence)
+        failpoints.passed("fleet:set-aside")
+        if run is not None:
+            await self._supervisor.team_panes.end_if_empty(run)
+
+    async def _keep_late(self, name: str, entry: AgentEntry, fence: int) -> None:
+        for log_name in LOGS:
+            journal, after = entry.logs[log_name], await self._mirrored(name, log_name, fence)
+            while after < journal.visible_seq:
+                batch = journal.raw_since(after, PAGE_LINES, SHIP_BYTES)
+                lines = [LateLine(log_name, record["seq"], line.decode()) for record, line in batch]
+                await self._database.late(name, fence, lines)
+                after = batch[-1][0]["seq"]
+
+    async def _mirrored(self, name: str, log_name: LogName, fence: int) -> int:
+        """The last record that was shipped under this fence or an earlier one: fences never fall in a mirror."""
+        low, high = 0, 1
+        while (lines := await self._database.read(name, log_name, high - 1, 1, 1)) and lines[0].fence <= fence:
+            low, high = high, high * 2
+        while low + 1 < high:
+            middle = (low + high) // 2
+            lines = await self._database.read(name, log_name, middle - 1, 1, 1)
+            if lines and lines[0].fence <= fence:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    # -- an agent that has come ---------------------------------------------------------------------------------
+
+    async def _take_over(self, row: OwnAgent) -> None:
+        """Continue the mirrored logs of an agent as its owner."""
+        roster, name = self._roster, row.agent
+        agent_id = local_id(roster, name)
+        inbox = await self._all_lines(name, "inbox", row.in_seq)
+        outbox = await self._all_lines(name, "outbox", row.out_seq)
+        await self._replicas.drop(name)
+        config = roster.config()
+        await asyncio.to_thread(
+            mirrored_logs.take_over, roster.paths, agent_id, inbox, outbox, segment_bytes=config.segment_bytes
+        )
+        failpoints.passed("fleet:taken-over")
+        content = roster.paths.provenance.sealed({"v": 1, "fence": row.fence}, "agent", agent_id, "owner")
+        await asyncio.to_thread(
+            replace, roster.paths.engine_dir(agent_id) / OWNER_FILE, orjson.dumps(content), mode=0o600
+        )
+        entry = roster.take_up(agent_id)
+        if entry is None:
+            raise roster.corrupt[agent_id]
+        self._shipping.learn(name, row.in_seq, row.out_seq)
+        await self._continue(entry, row)
+
+    async def _all_lines(self, name: str, log_name: LogName, end: int) -> list[bytes]:
+        lines: list[bytes] = []
+        while len(lines) < end:
+            page = await self._database.read(name, log_name, len(lines), PAGE_LINES, SHIP_BYTES)
+            if not page:
+                break
+            lines += [line.line.encode() for line in page]
+        return lines
+
+    async def _continue(self, entry: AgentEntry, row: OwnAgent) -> None:
+        """Record the loss of the old host and the first launch here, or the end of an agent that does not move."""
+        roster, lost_host = self._roster, entry.state.host
+        at = rfc3339(roster.clock.now())
+        refused = "" if row.ends else self._refused(entry)
+        while drafts := self._moved(entry, row, lost_host, {}):
+            if drafts[-1].type == "restarted":
+                break
+            await roster.commit(entry, drafts)
+        if row.ends and not entry.state.stop_asked:
+            reason = f"host {lost_host} was given up"
+            await roster.commit(entry, decisions.stop(entry.state, force=True, req=None, at=at, reason=reason))
+        elif drafts and not refused:
+            await self._launch(entry, row, lost_host)
+        elif drafts:
+            code = supervision.REFUSED_BY_HOST
+            await roster.commit(entry, supervision.failed(entry.state, at=at, reason=refused, code=code))
+        self._supervisor.tend(entry)
+
+    async def _launch(self, entry: AgentEntry, row: OwnAgent, lost_host: str) -> None:
+        roster = self._roster
+        try:
+            placed = await fleet_creation.placed_anew(roster, entry, row.fence, self._command_of)
+        except OrchestratorError as error:
+            at, reason = rfc3339(roster.clock.now()), f"{error.message}: {error.next_step}"
+            await roster.commit(entry, supervision.failed(entry.state, at=at, reason=reason, code=error.code))
+            return
+        home = "" if row.home == self._host else row.home
+        await self._supervisor.team_panes.run_of_fleet(row.run_id, home)
+        await roster.commit(entry, self._moved(entry, row, lost_host, placed))
+        failpoints.passed("fleet:restarted")
+
+    def _moved(self, entry: AgentEntry, row: OwnAgent, lost_host: str, placed: Mapping[str, Any]) -> list[Draft]:
+        return fleet_rules.moved(
+            entry.state,
+            at=rfc3339(self._roster.clock.now()),
+            fence=row.fence,
+            host=self._host,
+            lost_host=lost_host,
+            placed=placed,
+        )

@@ -1,0 +1,152 @@
+"""Keeps, on the home of a run, replicas of its agents on other hosts: their logs as mirrored, read as own ones.
+
+A replica is a cache of the database's mirror. What arrives is folded and published to the run's broadcast, as the
+records of own agents are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from orchestrator.base.clock import Clock
+from orchestrator.base.errors import OrchestratorError
+from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
+from orchestrator.fleet.agent_names import fleet_id, local_id, replica
+from orchestrator.fleet.database_functions import NEW_LINES, Beat, FleetDatabase, HomeAgent, NewLines
+from orchestrator.team.roster import mirrored_logs
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.fleet_link import RemoteFacts
+from orchestrator.team.roster.mirrored_logs import Ownership
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+AGAIN_S = 1.0
+
+
+class Replicas:
+    """The replicas of one home; ``away_since`` says of a host since when it has not renewed its lease."""
+
+    def __init__(
+        self, database: FleetDatabase, roster: Roster, *, project: str, away_since: Callable[[str], str]
+    ) -> None:
+        self._database = database
+        self._roster = roster
+        self._project = project
+        self._away_since = away_since
+        self._heads: dict[str, HomeAgent] = {}
+        self._due: dict[str, None] = {}
+        self._stirred = Signal()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Follow the mirrors from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop; the next daemon goes on where the replicas end."""
+        if self._task is not None:
+            await call_off([self._task])
+
+    def head(self, name: str) -> HomeAgent | None:
+        """What the last renewal said of this agent of a run of this home."""
+        return self._heads.get(name)
+
+    def beaten(self, beat: Beat) -> None:
+        """Learn the owners and the ends of the mirrors."""
+        self._heads = {row.agent: row for row in beat.homes}
+        for row in beat.homes:
+            entry = replica(self._roster, row.agent)
+            if entry is None or entry.remote is None:
+                self._due[row.agent] = None
+                continue
+            entry.remote.host, entry.remote.away_since = row.host, self._away_since(row.host)
+            if row.in_seq > entry.inbox.last_seq or row.out_seq > entry.outbox.last_seq:
+                self._due[row.agent] = None
+        if self._due:
+            self._stirred.notify()
+
+    def look(self, names: Iterable[str]) -> None:
+        """The mirrors of these agents have grown."""
+        self._due |= dict.fromkeys(names)
+        self._stirred.notify()
+
+    async def open(self, name: str, host: str, run_id: str) -> AgentEntry:
+        """The replica of an agent, which is made if there is none; it may have no record yet."""
+        entry = replica(self._roster, name)
+        if entry is not None:
+            return entry
+        roster, agent_id = self._roster, local_id(self._roster, name)
+        roster.begin_writing()
+        # On the event loop: two calls must not open the same logs, and a replica is small or was read before.
+        kept = mirrored_logs.open_replica(
+            roster.paths,
+            agent_id,
+            Ownership(self._project, host, 0),
+            roster.syncer,
+            segment_bytes=roster.config().segment_bytes,
+        )
+        entry = AgentEntry(agent_id)
+        entry.state, entry.logs = kept.state, kept.logs
+        entry.remote = RemoteFacts(host, run_id, self._away_since(host))
+        roster.add_replica(entry)
+        return entry
+
+    async def drop(self, name: str) -> None:
+        """Remove the replica: this host owns the agent now, or the replica does not fit its mirror."""
+        entry = replica(self._roster, name)
+        if entry is not None:
+            del self._roster.replicas[entry.agent_id]
+            for journal in entry.logs.values():
+                journal.close()
+            await asyncio.to_thread(mirrored_logs.drop_replica, self._roster.paths, entry.agent_id)
+            entry.changed.notify()
+
+    # -- following ----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        clock: Clock = self._roster.clock
+        while True:
+            await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
+            due, self._due = self._due, {}
+            try:
+                await self._follow([name for name in due if name in self._heads])
+            except OrchestratorError as error:
+                log.warning("mirrors not read", agents=len(due), **error.as_dict())
+                await elapse(AGAIN_S, clock)
+                self._due = due | self._due
+            except Exception:
+                log.exception("bug while reading mirrors")
+                await elapse(AGAIN_S, clock)
+
+    async def _follow(self, names: list[str]) -> None:
+        """Read until the replicas of these agents are as long as their mirrors."""
+        while names:
+            after: dict[str, tuple[int, int]] = {}
+            for name in names:
+                row = self._heads[name]
+                entry = await self.open(name, row.host, row.run_id)
+                after[name] = entry.inbox.last_seq, entry.outbox.last_seq
+            news = await self._database.read_new(after)
+            for lines in news:
+                await self._extend(lines)
+            names = [lines.agent for lines in news if max(len(lines.inbox), len(lines.outbox)) >= NEW_LINES]
+
+    async def _extend(self, lines: NewLines) -> None:
+        entry = replica(self._roster, lines.agent)
+        if entry is None:
+            return
+        try:
+            self._roster.mirror(entry, "inbox", [line.line.encode() for line in lines.inbox])
+            if len(lines.inbox) < NEW_LINES:  # else the outbox may speak of tasks that are not here yet
+                self._roster.mirror(entry, "outbox", [line.line.encode() for line in lines.outbox])
+        except OrchestratorError as error:
+            if error.code not in ("corrupt_log", "unknown_version"):
+                raise
+            log.warning("a replica does not fit its mirror and is made anew", agent=entry.agent_id, **error.as_dict())
+            await self.drop(fleet_id(entry.agent_id))
+            self._due[lines.agent] = None
+            self._stirred.notify()
