@@ -1,7 +1,7 @@
 """Time at the edge: the clock that is read once per call, and timers. Loads no event loop: the command line uses it.
 
 Everything below the surfaces gets ``at`` or a ``Clock`` passed in; tests pass a ``FakeClock`` of their own
-that implements the same three methods and fires timers by hand.
+that implements the same four methods and fires timers by hand.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
+
+from orchestrator.base.platform import boot_clock
 
 FOR_EVER_S = 10 * 365 * 86_400.0
 """A limit that no wait of ours reaches, for what takes a number."""
@@ -29,10 +31,14 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Wall time for stamps, monotonic seconds for durations, timers for waits."""
+    """Wall time for stamps, monotonic seconds for durations, timers for waits.
+
+    ``awake`` counts seconds while the machine sleeps too, as ``monotonic`` may not: for what others count on.
+    """
 
     def now(self) -> datetime: ...
     def monotonic(self) -> float: ...
+    def awake(self) -> float: ...
     def timer(self, delay: float, callback: Callable[[], None]) -> Timer: ...
 
 
@@ -44,6 +50,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def awake(self) -> float:
+        return boot_clock.seconds()
 
     def timer(self, delay: float, callback: Callable[[], None]) -> Timer:
         from asyncio import get_running_loop  # noqa: PLC0415

@@ -15,7 +15,7 @@ class Signal:
     """Wakes every waiter when something changed; carries no value, so a waiter re-reads the facts."""
 
     def __init__(self) -> None:
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # in the order of `arm`: waiters are woken in it
 
     def notify(self) -> None:
         """Wake all current waiters; harmless without any."""
@@ -29,11 +29,11 @@ class Signal:
     def arm(self) -> asyncio.Future[None]:
         """A future the next ``notify`` completes: arm first, then look, then await (no lost wake-up)."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         return waiter
 
     def disarm(self, waiter: asyncio.Future[None]) -> None:
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
 
 async def elapse(seconds: float, clock: Clock) -> None:

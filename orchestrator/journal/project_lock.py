@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import threading
 import time
 from pathlib import Path
 
 from filelock import FileLock, SoftFileLock, Timeout
 
+from orchestrator.base import entropy
 from orchestrator.base.errors import Conflict, Environment
 from orchestrator.journal.project_files import Paths, failure
 from orchestrator.trust import lock_word
@@ -97,7 +97,7 @@ def _marked(path: Path, lock: FileLock, word: str) -> ProjectClaim | None:
         file_stat = os.fstat(fd)
         if file_stat.st_nlink != 1 or not _locked(fd):
             return None
-        token = secrets.token_hex(8)
+        token = entropy.token_hex(8)
         written = lock_word.write(fd, word, token)
         return ProjectClaim(path, lock, (file_stat.st_dev, file_stat.st_ino), token if word and written else "")
     finally:

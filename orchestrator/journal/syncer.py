@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+
+from orchestrator.base.clock import Clock, SystemClock
 
 Job = Callable[[], None]
 Done = Callable[[Exception | None], None]
@@ -33,9 +34,16 @@ class Syncer:
     ``fast_s`` bounds the mean duration up to which a lone sync may run on the event loop; 0 forbids it.
     """
 
-    def __init__(self, on_failure: Callable[[Exception], None], threads: int = 4, fast_s: float = FAST_S) -> None:
+    def __init__(
+        self,
+        on_failure: Callable[[Exception], None],
+        threads: int = 4,
+        fast_s: float = FAST_S,
+        clock: Clock | None = None,
+    ) -> None:
         self.failed: Exception | None = None
         self._on_failure = on_failure
+        self._clock = clock or SystemClock()
         self._failure_reported = False
         self._fast_s = fast_s
         self._mean_s = fast_s  # not known to be fast yet
@@ -95,14 +103,14 @@ class Syncer:
     def _run(self, job: Job) -> Exception | None:
         if self.failed is not None:
             return self.failed
-        start = time.monotonic()
+        start = self._clock.monotonic()
         try:
             job()
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the data must not count as durable
             self.failed = error
             return error
         finally:
-            self._note(time.monotonic() - start)
+            self._note(self._clock.monotonic() - start)
         return None
 
     def _note(self, took_s: float) -> None:

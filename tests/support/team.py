@@ -50,6 +50,9 @@ class FakeClock:
     def monotonic(self) -> float:
         return self.seconds
 
+    def awake(self) -> float:
+        return self.seconds
+
     def timer(self, delay: float, callback: Any) -> Alarm:
         at = self.seconds + max(0.0, delay)
         if delay > 0 and at == self.seconds:  # a delay too small for the sum: time must move all the same

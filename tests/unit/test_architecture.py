@@ -464,6 +464,41 @@ def test_a_type_that_needs_its_domain_to_be_understood_carries_it():
     assert {name for name, times in Counter(found).items() if times > 1} == set()
 
 
+# Where each thing that varies from run to run may be read, in what a seeded simulation runs.
+SIMULATED = ("orchestrator.core", "orchestrator.team.roster", "orchestrator.team.life", "orchestrator.team.wake",
+             "orchestrator.journal", "orchestrator.fleet")  # fmt: skip
+OF_CHANCE = {"time", "secrets", "random", "uuid"}
+READS_THE_CLOCK = {
+    # Waits for another process, before there is an event loop.
+    ("orchestrator.journal.project_lock", "import time"),
+}
+
+
+def test_time_and_chance_come_only_from_the_clock_and_the_one_source():
+    """A seed names a whole run of the simulation: nothing in it may differ from run to run."""
+    seen = set()
+    for name, path in modules():
+        if not f"{name}.".startswith(tuple(f"{package}." for package in SIMULATED)):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+                seen |= {(name, f"import {module}") for module in names if module.split(".")[0] in OF_CHANCE}
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in NOT_SEEDED:
+                seen.add((name, ast.unparse(node.func)))
+    assert seen == READS_THE_CLOCK
+
+
+NOT_SEEDED = ("datetime.now", "datetime.utcnow", "datetime.today", "date.today", "os.urandom", "os.getrandom")
+
+
+def test_what_waits_is_never_held_in_a_set():
+    """Futures and tasks hash by their address: the order in which they are woken would differ from run to run."""
+    held = re.compile(r"\bset\[[^\]]*(Future|Task)\b")
+    kept = ("orchestrator.base.", *(f"{package}." for package in SIMULATED))
+    assert [n for n, path in modules() if n.startswith(kept) and held.search(path.read_text("utf-8"))] == []
+
+
 def test_sleeping_happens_nowhere_in_the_package_but_where_it_is_argued():
     """Everything that waits, waits in base.waiting; what has no event loop has a loop of its own."""
     allowed = {

@@ -7,17 +7,15 @@ The engine decides what is needed (pure). This file reads the user's files for i
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from orchestrator.base import failpoints, package_data, toolsets
+from orchestrator.base import entropy, failpoints, package_data, toolsets
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
 from orchestrator.core import prompts
 from orchestrator.edge import project_location, temporary_directories
@@ -45,7 +43,7 @@ def write(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int
     # The agent must reach this daemon, not start another one or one with another state directory.
     base = {**base, **{name: os.environ[name] for name in project_location.PLACES if name in os.environ}}
     row = table.engine(str(spec["engine"]))
-    secret = secrets.token_hex(16)
+    secret = entropy.token_hex(16)
     root = str(roster.root)
     ours = table.identity(agent_id=entry.agent_id, epoch=epoch, secret=secret, project=root)
     chosen = temporary_directories.VARIABLE in spec.get("env_names", ())
@@ -133,7 +131,7 @@ def _launch(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: i
         rules=rules.strip(),
         first=prompts.first_message(entry.agent_id, role),
         again=prompts.wake_message(entry.agent_id),
-        session=str(uuid.uuid4()),
+        session=entropy.uuid4(),
         own=tuple(project_location.own_command()),
         mcp=tuple(project_location.own_command("mcp", "--agent", "--project", root)),
         hook=tuple(project_location.hook_command()),

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import secrets
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import structlog
 
-from orchestrator.base import failpoints
+from orchestrator.base import entropy, failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Conflict, Environment, OrchestratorError
 from orchestrator.base.waiting import elapse
@@ -183,7 +182,7 @@ class RunWindows:
     ) -> TeamRun:
         roster = self._roster
         now = roster.clock.now()
-        run_id = run_id or f"run-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        run_id = run_id or f"run-{now:%Y%m%d-%H%M%S}-{entropy.token_hex(3)}"
         server = await asyncio.to_thread(lambda: tmux(place.socket).identity())
         path = await asyncio.to_thread(
             lambda: tmux(place.socket).run("display-message", "-p", "-t", place.pane.pane_id, "#{socket_path}")

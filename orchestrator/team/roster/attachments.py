@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.base import entropy
 from orchestrator.base.errors import BadRequest
 from orchestrator.core import decisions
 from orchestrator.journal.project_files import confine, failure
@@ -108,7 +108,7 @@ def _copy_file(file: str, folder: int, name: str, limit: int) -> None:
         os.close(source)
         raise BadRequest("bad_argument", f"{file} is no regular file", "attach a file, not a directory or a device")
     with os.fdopen(source, "rb") as reading:
-        temporary = f".{secrets.token_hex(8)}.tmp"
+        temporary = f".{entropy.token_hex(8)}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as writing:
             size = 0

@@ -114,7 +114,7 @@ class Checkpoints:
         self._durability = durability
         self._cache: Cache | None = None
         self._owners: dict[str, _CheckpointOwner] = {}
-        self._behind: set[str] = set()  # owners with records since their checkpoint
+        self._behind: dict[str, None] = {}  # owners with records since their checkpoint, in order
         self._gone: set[str] = set()
         self._timer: Timer | None = None
         self._look_at = 0.0  # when the timer fires
@@ -213,7 +213,7 @@ class Checkpoints:
             owner = self._owners[name] = _CheckpointOwner(what)
         owner.unsaved += records
         owner.quiet_at = self._clock.monotonic() + QUIET_S
-        self._behind.add(name)
+        self._behind[name] = None
         self._look_in(0.0 if owner.unsaved >= owner.save_after else QUIET_S)
 
     def only(self, agents: set[str], runs: set[str]) -> None:
@@ -237,7 +237,7 @@ class Checkpoints:
 
     def _forget(self, name: str) -> None:
         self._owners.pop(name, None)
-        self._behind.discard(name)
+        self._behind.pop(name, None)
         if self._cache is None:
             discard(self._paths)  # whatever made it unusable, the next start must not trust it
             return
@@ -305,7 +305,8 @@ class Checkpoints:
                 self._look_in(QUIET_S)
 
     async def _save(self, names: list[str]) -> None:
-        self._behind.difference_update(names)
+        for name in names:
+            self._behind.pop(name, None)
         if self._cache is None:
             self._unsaved(names)
             return
@@ -316,7 +317,7 @@ class Checkpoints:
             await give_way()
         synced = await asyncio.gather(*(_durable(checkpoint) for checkpoint in checkpoints))
         checkpoints = [checkpoint for checkpoint, durable in zip(checkpoints, synced, strict=True) if durable]
-        gone, cache = set(self._gone), self._cache
+        gone, cache = sorted(self._gone), self._cache
         if cache is None:  # given up or closed while the records became durable
             self._unsaved(names)
             return
@@ -325,13 +326,13 @@ class Checkpoints:
         except OSError as error:
             self._warn(str(error))
             self._retry_at = self._clock.monotonic() + RETRY_S
-            self._behind |= {
-                checkpoint.name for checkpoint in checkpoints if self._owners.get(checkpoint.name) is checkpoint.owner
-            }
+            for checkpoint in checkpoints:
+                if self._owners.get(checkpoint.name) is checkpoint.owner:
+                    self._behind[checkpoint.name] = None
         except BrokenCache as error:
             self._give_up(error)
         else:
-            self._gone -= gone
+            self._gone.difference_update(gone)
             for checkpoint in checkpoints:
                 if self._owners.get(checkpoint.name) is checkpoint.owner:
                     await self._saved(checkpoint)
@@ -361,7 +362,7 @@ class Checkpoints:
             finished = what.state.finished
             ended = list(finished)
         try:
-            body = orjson.dumps({**about, "lasting": lasting}, default=list)
+            body = orjson.dumps({**about, "lasting": lasting}, default=_listed)
         except orjson.JSONEncodeError as error:  # a payload nested too deeply for orjson
             log.info("no checkpoint", owner=name, reason=str(error))
             return None
@@ -427,11 +428,15 @@ async def _durable(checkpoint: _Checkpoint) -> bool:
     return True
 
 
+def _listed(value: Any) -> list[Any]:
+    return sorted(value) if isinstance(value, set) else list(value)  # the same bytes in every process
+
+
 def _pieces(task_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (task_ids[at : at + PIECE] for at in range(0, len(task_ids), PIECE))
 
 
-def _write(cache: Cache, checkpoints: list[_Checkpoint], gone: set[str], pause: Callable[[], object]) -> None:
+def _write(cache: Cache, checkpoints: list[_Checkpoint], gone: list[str], pause: Callable[[], object]) -> None:
     failpoints.passed("cache:save:before")
     items = [checkpoint.item(pause) for checkpoint in checkpoints]
     cache.save(items, gone, lambda: failpoints.passed("cache:save:commit"), pause)

@@ -7,12 +7,12 @@ the agents' side of the server loads only this file.
 from __future__ import annotations
 
 import asyncio
-import itertools
-import secrets
+import hmac
 from typing import Any
 
 import structlog
 
+from orchestrator.base import entropy
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
@@ -33,6 +33,7 @@ log = structlog.get_logger()
 LEFT_FILES = 20
 """Maximum number of file names of a lost attempt that the next attempt is given."""
 
+<<<<<<< HEAD
 SUSPENDED_S = 1.0
 """After this time an owner that was not permitted to hand out work asks again."""
 ASKS_FIRST: dict[str, Any] = {"kind": "none"}
@@ -42,10 +43,12 @@ ASKS_FIRST: dict[str, Any] = {"kind": "none"}
 _NONCE = secrets.token_hex(4)
 _COUNT = itertools.count(secrets.randbelow(1 << 20))
 
+=======
+>>>>>>> 8d542086 (Take time and chance from one clock and one source, in order)
 
 def fresh_cursor() -> str:
-    """A new, unique cursor: a model that passes it never repeats an identical call."""
-    return f"{_NONCE}{next(_COUNT):x}"
+    """A new cursor for an answer, because CLIs stop a model that repeats identical calls (Gemini at the fifth)."""
+    return entropy.token_hex(6)
 
 
 def limits(roster: Roster) -> decisions.QueueLimits:
@@ -408,7 +411,7 @@ def check_identity(roster: Roster, agent_id: str, *, claimed: str, secret: str) 
     if agent_id != claimed:
         raise BadRequest("not_an_agent", f"this connection speaks for {claimed!r}, not for {agent_id!r}")
     entry = roster.entry(agent_id)
-    if entry.secret is None or not secrets.compare_digest(entry.secret, secret):
+    if entry.secret is None or not hmac.compare_digest(entry.secret, secret):
         if entry.state.epoch > 0:
             log.info("refused a call with the secret of another launch", agent=agent_id)
             raise Conflict("replaced", f"the secret does not belong to the current launch of {agent_id}")
