@@ -247,6 +247,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "neither ROADMAP.md nor a directory has this phase",
         "gsd_phase_status without arguments shows the current one",
     ),
+    "host_unknown": (BadRequest, "the fleet has no host with this name", "orchestrator host list shows the hosts"),
     # who: the caller, after looking again
     "spawn_run_finished": (Conflict, "the spawn run has ended already", "read it with smartspawn_run_result"),
     "home_newer": (
@@ -308,6 +309,22 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the path of the agent's worktree is taken, and what is there has work in it",
         "remove it (orchestrator worktree list shows it), or give the agent another name",
     ),
+    "host_taken": (
+        Conflict,
+        "another machine, or a copy of this one, is this host of the fleet",
+        "end the other one, or join under a name of its own: orchestrator host add",
+    ),
+    "project_taken": (
+        Conflict,
+        "another repository has this project name in the fleet's database",
+        "set another fleet_project",
+    ),
+    "not_home": (Conflict, "another host is the home of the team run", "repeat the call at that host"),
+    "host_alive": (
+        Conflict,
+        "the host's lease has not expired, so it is not lost",
+        "orchestrator host list shows it",
+    ),
     # who: nobody, wait
     "web_busy": (
         NotReady,
@@ -331,7 +348,27 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "run it again",
     ),
     "index_busy": (NotReady, "another process is making the index of this project", "run it again"),
+    "fleet_away": (
+        NotReady,
+        "the fleet's database does not answer",
+        "repeat the call later; orchestrator fleet status",
+    ),
+    "too_early": (
+        NotReady,
+        "this host has not renewed its own lease for long enough to declare another one lost",
+        "repeat the call later",
+    ),
     # who: the operator
+    "schema_newer": (
+        Environment,
+        "the fleet's database was upgraded by a newer version",
+        "install that version on this host",
+    ),
+    "schema_older": (
+        Environment,
+        "the fleet's database has the tables of an older version",
+        "upgrade it: orchestrator fleet init",
+    ),
     "web_failed": (
         Environment,
         "orchestrator web cannot listen at that address, or cannot use its TLS files",
