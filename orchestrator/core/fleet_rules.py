@@ -1,7 +1,7 @@
-"""Decides for agents of a fleet: what taking a post causes, what follows a move, whether an owner may act. Without I/O.
+"""Decides for agents of a fleet: what taking a post causes, what follows a move, whether an owner may act. No I/O.
 
-An agent of a fleet obeys the rules of `decisions` and `supervision` as every agent. Only three things are its own: its
-calls come as numbered posts from a database, its host may be lost, and its owner may have been replaced unnoticed.
+An agent of a fleet obeys the rules of `decisions` and `supervision` as every agent. Three things are its own: its
+calls come as numbered posts from a database, its host may be lost, its owner may have been replaced unnoticed.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def moved(agent: Agent, *, at: str, fence: int, host: str, lost_host: str, place
     """What the new owner records first of an agent whose host was lost; called until it returns nothing.
 
     The lost owner may have handed out the head without shipping that, so its delivery is assumed: the task counts as
-    begun, and `settle` then requeues it as the next attempt or ends it. No restart budget is used up. An agent that is
-    ending or has failed is not launched again.
+    begun, and `settle` then requeues it as the next attempt or ends it. No restart budget is used up. An agent that
+    is ending or has failed is not launched again.
     """
     if agent.fence >= fence or agent.life in ENDED_LIVES:
         return []

@@ -46,6 +46,10 @@ EXITS = {
 """How a launch of a CLI can end: ``how`` of `exited`."""
 
 
+LOG_VERSION = 1
+"""Version of the meaning of records; a host takes over an agent only if it reads the version of its logs."""
+
+
 class Draft(NamedTuple):
     """A record that a decision makes, before the journal adds ``v``, ``seq``, ``mac`` and ``crc``."""
 

@@ -132,7 +132,9 @@ class FleetMembership(BaseModel):
     on_host_lost: Literal["wait", "move"]
     """Wait for a lost host, or move to another one."""
     cwd: Annotated[str, Field(description="where it works, relative to the project of each host")]
-    command_name: Annotated[str | None, Field(description="of engine `command`: name of each host's command line")] = None
+    command_name: Annotated[
+        str | None, Field(description="of engine `command`: name of each host's command line")
+    ] = None
 
 
 class Placed(BaseModel):
@@ -314,7 +316,17 @@ class Exited(_Happened):
     reason: str
     """Why the process ended."""
     how: Annotated[
-        Literal["exit", "signal", "pane_closed", "vanished", "tmux_gone", "pid_reused", "restart", "timed_out", "host_lost"]
+        Literal[
+            "exit",
+            "signal",
+            "pane_closed",
+            "vanished",
+            "tmux_gone",
+            "pid_reused",
+            "restart",
+            "timed_out",
+            "host_lost",
+        ]
         | None,
         Field(description="what ended it; absent in records of before 2026-12"),
     ] = None

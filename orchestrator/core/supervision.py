@@ -14,22 +14,26 @@ from orchestrator.core.record_drafts import ended, happened, inbox_draft, titled
 from orchestrator.core.record_types import Draft
 from orchestrator.core.state import Agent, Task
 
-
 REFUSED_BY_HOST = "refused_by_host"
 """Code of a refusal (`state.Task.refused`) that ends its task in `error`; any other ends it in `canceled`."""
 
 
 def unsettled(agent: Agent) -> bool:
     """Whether `settle` may return records; a cheap check that is made after every write."""
-    return bool(agent.cancels or agent.refusals) or agent.life in ("exited", "failed", "stopped") or bool(agent.stop_asked)
+    return (
+        bool(agent.cancels or agent.refusals)
+        or agent.life in ("exited", "failed", "stopped")
+        or bool(agent.stop_asked)
+    )
 
 
 def settle(agent: Agent, at: str) -> list[Draft]:
     """The records that follow from those in the logs, and that a crash may have cut off.
 
     Called after every write and at start until it returns nothing. It settles five things: a cancel that was asked
-    for; a task that was refused when it was taken from the fleet; the running task of an agent that is to stop, which is canceled so that the agent learns of the stop at its
-    next cancel check; the lease of a lost agent; the unfinished tasks of a stopped agent.
+    for; a task that was refused when it was taken from the fleet; the running task of an agent that is to stop, which
+    is canceled so that the agent learns of the stop at its next cancel check; the lease of a lost agent; the
+    unfinished tasks of a stopped agent.
     """
     lease = agent.lease
     if agent.stop_asked and agent.life == "ready" and lease is not None and not lease.cancel_asked:

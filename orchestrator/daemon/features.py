@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from orchestrator.base.toolsets import GSD
 from orchestrator.config.file_watch import ConfigState
@@ -17,6 +18,9 @@ from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.masters import MasterConnection
 from orchestrator.team.wiring import TeamWiring
 from orchestrator.trust.origin import KnownProcesses
+
+if TYPE_CHECKING:
+    from orchestrator.fleet.wiring import FleetWiring
 
 
 class Features:
@@ -44,6 +48,8 @@ class Features:
         self.team.inbox.dismiss_run = self.spawn.dismiss_budget
         self.gsd = GsdWiring(log_file)
         self.trust = TrustRequests(roster, state, clients, (self.team.adoption, self.spawn), self.team.authority)
+        self._roster, self._state = roster, state
+        self.fleet: FleetWiring | None = None
         self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give
 
     @property
@@ -53,10 +59,21 @@ class Features:
 
     async def begin(self, *, clean: bool) -> None:
         """Take over what an earlier daemon left; ``clean`` says that it ended properly."""
+        await self._join_fleet()
         await self.team.begin(clean=clean)
+        if self.fleet is not None:
+            self.fleet.go_on()
         await self.squads.begin()
         self.spawn.begin()
         self._temporary.remove_leftovers()  # now that agents and members have named theirs
+
+    async def _join_fleet(self) -> None:
+        """Become a host of the fleet, if `[fleet]` is set; nothing of it is loaded otherwise."""
+        if self._state.current.config.fleet_dsn:
+            from orchestrator.fleet.wiring import FleetWiring  # noqa: PLC0415  (loads psycopg)
+
+            self.fleet = FleetWiring(self._roster, self.team, lambda: self._state.current.config)
+            await self.fleet.begin()
 
     async def follow_up(self, *, clean: bool) -> None:
         """What the begin leaves undone because no caller waits for it."""
@@ -74,6 +91,8 @@ class Features:
         await self.gsd.close()
         await self.spawn.close()
         await self.squads.close()
+        if self.fleet is not None:
+            await self.fleet.close()
         await self.team.close()
 
     def offers(self, client: Client) -> list[Offer]:

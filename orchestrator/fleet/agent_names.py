@@ -14,7 +14,7 @@ def fleet_id(agent_id: str) -> str:
 
 
 def local_id(roster: Roster, name: str) -> str:
-    """The id here of an agent of the fleet: its own, or with the suffix if a local agent or its files have that id."""
+    """The id here of an agent of the fleet: its own, or with the suffix if a local agent or its files have it."""
     for known in (name, name + SUFFIX):
         if known in roster.replicas or (known in roster.agents and roster.agents[known].state.fleet):
             return known

@@ -75,9 +75,15 @@ class HostCalls:
         while len(self._taken) > 1000:
             del self._taken[next(iter(self._taken))]
 
-    async def look(self) -> None:
+    def look_soon(self) -> None:
         """Questions may be there."""
-        self.asked(tuple(await self._database.asks()))
+        self._tasks.start(self._look())
+
+    async def _look(self) -> None:
+        try:
+            self.asked(tuple(await self._database.asks()))
+        except OrchestratorError as error:
+            log.debug("questions not read", **error.as_dict())
 
     async def _answer(self, ask: Ask) -> None:
         try:
@@ -111,5 +117,3 @@ def _opened(host: str, answer: Any) -> Any:
     kind: type[OrchestratorError] = CODES[known][0]
     facts = {str(key): value for key, value in error.items() if key not in ("kind", "code", "message", "next_step")}
     raise kind(known, f"host {host}: {error.get('message')}", str(error.get("next_step") or ""), **facts)
-
-

@@ -1,7 +1,7 @@
 """What the fleet asks of its database: each function is one transaction. Types and the interface, no SQL.
 
-`database.FleetConnection` calls PostgreSQL; the simulation has a model of the same functions. A test gives both the same
-generated calls and expects the same answers.
+`database.FleetConnection` calls PostgreSQL; the simulation has a model of the same functions. A test gives both the
+same generated calls and expects the same answers.
 
 A connection speaks for one host of one project, which the database knows by the role of the session. So no function
 takes a host's name to act in. Every function raises NotReady ``fleet_away`` if the database does not answer: then the
@@ -62,7 +62,7 @@ class Joined(NamedTuple):
 
 
 class HostRow(NamedTuple):
-    """One host of the project. ``lease_left_s`` is negative after the lease has expired; None: it has never renewed."""
+    """One host of the project. ``lease_left_s`` is negative after the end of the lease; None: it has never renewed."""
 
     host: str
     lease_left_s: float | None
@@ -246,7 +246,7 @@ class ShippedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class LogPart:
-    """New records of one agent, each log dense behind what the mirror is thought to have. ``life`` is that after them."""
+    """New records of one agent, each log dense after what the mirror is thought to have; ``life`` is that after them."""
 
     agent: str
     fence: int
@@ -340,9 +340,9 @@ class FleetDatabase(Protocol):
     async def join(self, facts: HostFacts) -> Joined:
         """Bind this host to its instance and boot.
 
-        Conflict ``host_taken`` if it is bound to another instance, or to another boot whose lease still lives; BadRequest
-        ``host_unknown`` if no host has this session's role; Conflict ``project_taken`` if the project's repository is
-        another; Environment ``schema_newer`` or ``schema_older``.
+        Conflict ``host_taken`` if it is bound to another instance, or to another boot whose lease still lives;
+        BadRequest ``host_unknown`` if no host has this session's role; Conflict ``project_taken`` if the project's
+        repository is another; Environment ``schema_newer`` or ``schema_older``.
         """
 
     async def beat(self, request: BeatRequest) -> Beat:

@@ -35,6 +35,7 @@ class Lease:
         self._request = request
         self._renewed_at: float | None = None  # when the last successful renewal was sent, by `Clock.awake`
         self._poke = Signal()
+        self._asked = False
         self._task: asyncio.Task[None] | None = None
         self.listeners: list[Callable[[Beat], None]] = []
         self.own: dict[str, OwnAgent] = {}
@@ -52,6 +53,11 @@ class Lease:
         """Stop renewing; the lease ends by itself."""
         if self._task is not None:
             await call_off([self._task])
+
+    def renew_soon(self) -> None:
+        """Renew now: something has changed that a renewal shows."""
+        self._asked = True
+        self._poke.notify()
 
     @property
     def age_s(self) -> float:
@@ -86,7 +92,8 @@ class Lease:
             except Exception:
                 log.exception("bug in the fleet's beat")
                 fresh = True
-            await wait_until(lambda: None, self._poke, due, self._clock)
+            await wait_until(lambda: True if self._asked else None, self._poke, due, self._clock)
+            self._asked = False
 
     async def renew(self, *, fresh: bool) -> Beat:
         """One renewal; its answer has reached the listeners."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -229,5 +228,3 @@ def _refused(why: str, host: str) -> OrchestratorError:
     if why in ("host_unknown", "host_draining"):
         return BadRequest(why, f"host {host!r}: {PLACES[why]}")
     return NotReady(why, PLACES[why] if host == ANY else f"host {host!r}: {PLACES[why]}")
-
-

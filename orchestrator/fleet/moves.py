@@ -120,7 +120,9 @@ class Moves:
         entry = own_entry(self._roster, name)
         if answer.status == "forked" and entry is not None:
             file = str(entry.outbox.path)
-            message = f"{file}: the log differs from its mirror in the fleet's database, which has another record there"
+            message = (
+                f"{file}: the log differs from its mirror in the fleet's database, which has another record there"
+            )
             self._lease.fenced.add(name)
             self._roster.set_aside(entry.agent_id, Corrupt("forked", message, file=file))
             return

@@ -182,5 +182,3 @@ class Taking:
             refused=self._refused(post, None),
             command=self._command_of(str(name)) if name else (),
         )
-
-

@@ -100,7 +100,9 @@ class NewAgent(Arguments):
     )
     host: Annotated[
         str | None,
-        Field(max_length=63, description="Host of the fleet to run it on, or `any`. Default: this one, not in a fleet."),
+        Field(
+            max_length=63, description="Host of the fleet to run it on, or `any`. Default: this one, not in a fleet."
+        ),
     ] = None
 
 

@@ -15,11 +15,9 @@ from orchestrator.base.platform.processes import environ_of
 from orchestrator.base.waiting import wait_until
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.core import supervision
-from orchestrator.core.agent_ids import slug
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.state import ENDED_LIVES
 from orchestrator.engines import table
-from orchestrator.journal.project_files import confine
 from orchestrator.protocol.tool_calls import Tell
 from orchestrator.roles import catalogue
 from orchestrator.roles.catalogue import Role
@@ -34,8 +32,6 @@ from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.fleet_link import FleetCreation, FleetLink
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wake.masters import master_of
-from orchestrator.trust.untrusted_settings import untrusted
-
 
 Withheld = Mapping[str, Sequence[str]]
 """Project files and their keys that are ignored because the user has not allowed them."""

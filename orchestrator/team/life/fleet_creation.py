@@ -76,6 +76,11 @@ class PostedAgent:
     command: tuple[str, ...] = ()
 
 
+def command_line_of(commands: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """This host's command line of that name; () if it has none, which `agent_plan.planned` refuses."""
+    return launch_files.command_line((), commands[name]) if name in commands else ()
+
+
 def placed_spec(roster: Roster, wanted: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
     """The checked spec of an agent on this host, as `agent_plan.planned` makes it for a local one."""
     names = wanted.get("env_names") or ()

@@ -33,18 +33,11 @@ log = structlog.get_logger()
 LEFT_FILES = 20
 """Maximum number of file names of a lost attempt that the next attempt is given."""
 
-<<<<<<< HEAD
 SUSPENDED_S = 1.0
 """After this time an owner that was not permitted to hand out work asks again."""
 ASKS_FIRST: dict[str, Any] = {"kind": "none"}
 """A command is due, and the fleet has to say first whether this host still owns the agent."""
 
-# CLIs stop a model that repeats identical calls (Gemini at the fifth): each answer returns a new cursor to pass.
-_NONCE = secrets.token_hex(4)
-_COUNT = itertools.count(secrets.randbelow(1 << 20))
-
-=======
->>>>>>> 8d542086 (Take time and chance from one clock and one source, in order)
 
 def fresh_cursor() -> str:
     """A new cursor for an answer, because CLIs stop a model that repeats identical calls (Gemini at the fifth)."""
@@ -371,9 +364,9 @@ async def emit_event(
         if record["type"] == kind:
             answer["seq"] = record["seq"]
     await roster.durable(entry)
-    if "seq" in answer and kind in TERMINAL and entry.state.fleet and roster.fleet is not None:
-        if not await roster.fleet.kept(entry, answer["seq"]):
-            answer["provisional"] = True
+    fleet = roster.fleet if "seq" in answer and kind in TERMINAL and entry.state.fleet else None
+    if fleet is not None and not await fleet.kept(entry, answer["seq"]):
+        answer["provisional"] = True
     lease = entry.state.lease
     answer["cancel_requested"] = bool(lease and lease.cancel_requested)
     answer["reminder"] = _reminder(entry)

@@ -1,0 +1,178 @@
+"""One host as a member of the fleet: makes the parts that act for it, joins them, and begins and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from orchestrator.base.errors import Conflict, OrchestratorError
+from orchestrator.core.state import Agent
+from orchestrator.fleet.acceptance import refused
+from orchestrator.fleet.calls import HostCalls, Verb
+from orchestrator.fleet.database_functions import Beat, BeatRequest, FleetDatabase, HostFacts, News, Post
+from orchestrator.fleet.hosts import KnownHosts
+from orchestrator.fleet.leases import Lease
+from orchestrator.fleet.link import HostLink
+from orchestrator.fleet.moves import Moves
+from orchestrator.fleet.replicas import Replicas
+from orchestrator.fleet.settings import FleetSettings
+from orchestrator.fleet.shipping import Shipping
+from orchestrator.fleet.taking import Taking
+from orchestrator.fleet.views import PublishedView
+from orchestrator.team.life import fleet_creation
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.roster.agent_entry import AgentEntry
+
+log = structlog.get_logger()
+
+FIRST_CONTACT_S = 5.0
+"""Longest time that a start waits for the database; without it, agents that wait for their host go on."""
+
+
+class FleetMember:
+    """The parts of one host. ``verbs`` are what it answers to other hosts, ``view`` what it publishes of its agents."""
+
+    def __init__(
+        self,
+        database: FleetDatabase,
+        supervisor: Supervisor,
+        settings: Callable[[], FleetSettings],
+        facts: Callable[[], HostFacts],
+        *,
+        verbs: Mapping[str, Verb],
+        view: PublishedView,
+    ) -> None:
+        self._database = database
+        self._supervisor = supervisor
+        self._roster = roster = supervisor.roster
+        self._settings = settings
+        self._facts = facts
+        self._view = view
+        here = settings()
+        self.host, self.project = here.host, here.project
+        self.hosts = KnownHosts(roster.clock)
+        self.lease = Lease(database, roster.clock, self._request)
+        self.shipping = Shipping(database, roster, self.lease, self._mirror_refused)
+        self.taking = Taking(
+            database,
+            roster,
+            self.lease,
+            host=self.host,
+            project=self.project,
+            refused=self._refused,
+            command_of=self._command_of,
+            make=self._make,
+            tend=supervisor.tend,
+        )
+        self.replicas = Replicas(database, roster, project=self.project, away_since=self.hosts.away_since)
+        self.moves = Moves(
+            database,
+            supervisor,
+            self.lease,
+            (self.shipping, self.taking, self.replicas),
+            host=self.host,
+            refused=self._refuses_moved,
+            command_of=self._command_of,
+        )
+        self.calls = HostCalls(database, roster, verbs)
+        self.link = HostLink(
+            self.host, database, roster, self.lease, self.shipping, self.replicas, self.calls, self.hosts
+        )
+        self._joined = False
+        self._incarnation = ("", 0)
+        self.lease.listeners += [
+            self.hosts.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten, self._beaten,
+        ]  # fmt: skip
+
+    async def begin(self) -> None:
+        """Join the fleet: before agents are supervised it is known, if the database answers, whose they are."""
+        roster = self._roster
+        roster.begin_writing()
+        roster.fleet = self.link
+        roster.listeners.append(self.link.seen)
+        roster.replica_listeners.append(self.link.seen)
+        self._database.on_news = self._news
+        try:
+            await asyncio.wait_for(self._first_contact(), FIRST_CONTACT_S)
+        except TimeoutError:
+            log.warning("the fleet's database does not answer yet", host=self.host)
+        except Conflict as error:
+            self.lease.refused = error
+            log.error("this host may not act in the fleet", **error.as_dict())
+        except OrchestratorError as error:
+            self.lease.trouble = error
+            log.warning("the fleet's database does not answer yet", **error.as_dict())
+
+    async def _first_contact(self) -> None:
+        await self._database.join(self._facts())
+        self._joined = True
+        await self.lease.renew(fresh=True)
+        await self.shipping.compare()
+
+    def go_on(self) -> None:
+        """Act from now on: the team's agents are supervised."""
+        self.lease.begin()
+        self.shipping.begin()
+        self.taking.begin()
+        self.replicas.begin()
+        self.moves.begin()
+
+    async def close(self) -> None:
+        """Stop; agents work on, and the next daemon goes on."""
+        for part in (self.moves, self.taking, self.replicas, self.shipping, self.lease, self.calls):
+            await part.close()
+
+    # -- what the parts ask -------------------------------------------------------------------------------------
+
+    def _request(self, fresh: bool) -> BeatRequest:
+        facts = self._facts()
+        return BeatRequest(
+            facts.instance,
+            facts.boot,
+            facts.caps,
+            fresh=fresh,
+            view=self._view.changed(),
+            known_views=dict(self.hosts.view_numbers),
+        )
+
+    def _beaten(self, beat: Beat) -> None:
+        if (beat.incarnation, beat.timeline) != self._incarnation:
+            if self._incarnation != ("", 0):
+                log.warning("the fleet's database was restored or has failed over", timeline=beat.timeline)
+            self._incarnation = beat.incarnation, beat.timeline
+        self.taking.look()
+        self.calls.asked(beat.asks)
+
+    def _news(self, news: News) -> None:
+        if news.kind == "posts":
+            self.taking.look(news.agents or None)
+        elif news.kind == "log":
+            self.replicas.look(news.agents)
+        elif news.kind == "ask":
+            self.calls.look_soon()
+        elif news.kind == "answer":
+            self.calls.news()
+        else:
+            self.lease.renew_soon()
+
+    def _mirror_refused(self, name: str, answer: Any) -> None:
+        self.moves.refused_mirror(name, answer)
+
+    def _refused(self, post: Post, agent: Agent | None) -> str:
+        spec = post.body if agent is None else agent.spec
+        return refused(self._settings().accept, self.host, post.by_host, post.kind, spec)
+
+    def _refuses_moved(self, entry: AgentEntry) -> str:
+        by_host = str(entry.state.spec.get("by_host") or self.host)
+        return refused(self._settings().accept, self.host, by_host, "create", entry.state.spec)
+
+    def _command_of(self, name: str) -> tuple[str, ...]:
+        return fleet_creation.command_line_of(self._settings().accept.commands, name)
+
+    async def _make(self, run_id: str, home: str, agents: list[fleet_creation.PostedAgent]) -> None:
+        await fleet_creation.make(self._supervisor, run_id, home, agents)
+
+

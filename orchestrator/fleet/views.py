@@ -1,0 +1,49 @@
+"""What a host publishes of its agents: the rows of its snapshot and their inbox items, when they have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from orchestrator.fleet.agent_names import fleet_id
+from orchestrator.team.roster.roster import Roster
+
+MAX_BYTES = 1 << 20
+"""A larger view leaves out screens and texts, which are asked for when they are needed."""
+
+
+class PublishedView:
+    """The view of one host. ``snapshot`` makes its snapshot; it is built only while this host owns agents."""
+
+    def __init__(self, roster: Roster, snapshot: Callable[[], Mapping[str, Any]]) -> None:
+        self._roster = roster
+        self._snapshot = snapshot
+        self._last = b""
+
+    def changed(self) -> dict[str, Any] | None:
+        """The view if it differs from the last one, else None."""
+        view = self._made()
+        encoded = orjson.dumps(view)
+        if encoded == self._last:
+            return None
+        self._last = encoded
+        return view
+
+    def forget(self) -> None:
+        """The last view did not arrive: the next call returns it again."""
+        self._last = b""
+
+    def _made(self) -> dict[str, Any]:
+        own = {name for name, entry in self._roster.agents.items() if entry.state.fleet and entry.live}
+        if not own:
+            return {}
+        snapshot = self._snapshot()
+        rows = {fleet_id(row["agent_id"]): row for row in snapshot["agents"] if row["agent_id"] in own}
+        items = [{**item, "agent_id": fleet_id(item["agent_id"])} for item in snapshot["inbox"] if item["agent_id"] in own]
+        view = {"agents": rows, "items": items}
+        if len(orjson.dumps(view)) > MAX_BYTES:
+            view["agents"] = {name: {**row, "screen_line": ""} for name, row in rows.items()}
+            view["items"] = [{**item, "text": str(item.get("text", ""))[:300]} for item in items]
+        return view
