@@ -30,6 +30,7 @@ ABOUT = {
     "launch": ".agents/agents/<agent_id>/engine/launch.json (0600): what the launch stub executes.",
     "process": ".agents/agents/<agent_id>/engine/process.json: which process the agent's CLI is.",
     "collected": ".agents/agents/<agent_id>/collected.json: what is left of an agent whose data gc has removed.",
+    "mirror": ".agents/agents/<agent_id>/mirror.json: which host owns the agent that this is a copy of.",
     "squad": ".agents/squads/<squad_id>/squad.json: the members of a squad, their processes, and what came of them.",
     "config": ".agents/config.toml and the user's config.toml, as JSON.",
     "team": ".agents/team.toml, as JSON: the team that orchestrator up brings about.",

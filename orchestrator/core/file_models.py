@@ -1,4 +1,4 @@
-"""Models of the small JSON files: meta, run, identity, launch, process, collected, squad. Pure.
+"""Models of the small JSON files: meta, run, identity, launch, process, collected, mirror, squad. Pure.
 
 The models define the form of the files; `.agents-schema/*.json` is generated from them.
 """
@@ -183,6 +183,20 @@ class CollectedFile(BaseModel):
     deleted_at: At | None = None
     ended_at: At | None = None
     finished: Annotated[dict[str, int], Field(description="how many tasks had which outcome")] = {}
+    mac: FileMac = None
+
+
+class MirrorFile(BaseModel):
+    """mirror.json: marks the copy of another host's agent, which is read from the fleet's database."""
+
+    model_config = ConfigDict(extra="forbid")
+    v: Literal[1]
+    """Version of the file's form."""
+    agent_id: str
+    """The agent."""
+    project: Annotated[str, Field(description="the fleet's name of the project")]
+    host: Annotated[str, Field(description="the host that owns the agent")]
+    fence: Annotated[int, Field(ge=1, description="the fence under which it does")]
     mac: FileMac = None
 
 

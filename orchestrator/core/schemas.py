@@ -14,6 +14,7 @@ from orchestrator.core.file_models import (
     IdentityFile,
     LaunchFile,
     Meta,
+    MirrorFile,
     ProcessFile,
     RunFile,
     SquadFile,
@@ -30,6 +31,7 @@ SCHEMAS: dict[str, TypeAdapter[Any]] = {
     "launch": TypeAdapter(LaunchFile),
     "process": TypeAdapter(ProcessFile),
     "collected": TypeAdapter(CollectedFile),
+    "mirror": TypeAdapter(MirrorFile),
     "squad": TypeAdapter(SquadFile),
 }
 """The config schema is added by `orchestrator.config.keys`."""

@@ -237,24 +237,24 @@ class Journal:
 
         ``max_bytes`` counts lines on disk; one record is returned even if it alone exceeds it.
         """
-        found = self._found(seq, max_records, max_bytes)
-        return found.records, max(seq, 0) + len(found.records) < self._shown.seq
+        picked = self._picked(seq, max_records, max_bytes)
+        return picked.records, max(seq, 0) + len(picked.records) < self._shown.seq
 
     def raw_since(self, seq: int, max_records: int, max_bytes: int) -> list[tuple[Record, bytes]]:
         """As ``since``, each record with its line as it is on the disk, without its newline."""
-        found = self._found(seq, max_records, max_bytes)
-        return list(zip(found.records, found.lines, strict=True))
+        picked = self._picked(seq, max_records, max_bytes)
+        return list(zip(picked.records, picked.lines, strict=True))
 
-    def _found(self, seq: int, max_records: int, max_bytes: int) -> FoundLines:
+    def _picked(self, seq: int, max_records: int, max_bytes: int) -> FoundLines:
         self._check_readable()
         seq = max(seq, 0)
         if seq >= self._shown.seq:
             return FoundLines([], [])
         with self._readable() as log:
-            found = lines_after_seq(log, seq, (max_records, max_bytes))
-            if not found.records and max_records > 0:
+            picked = lines_after_seq(log, seq, (max_records, max_bytes))
+            if not picked.records and max_records > 0:
                 raise torn(self._live.path, seq - self._live.first + 2, seq + 1)
-        return found
+        return picked
 
     def tail(self, n: int, max_bytes: int) -> list[Record]:
         """The last ``n`` visible records in order, fewer if their lines exceed ``max_bytes``, never none."""

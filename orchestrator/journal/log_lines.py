@@ -64,9 +64,13 @@ def foreign(path: Path, line: int) -> Environment:
 
 
 def resealed(lines: list[bytes], seal: Seal) -> list[bytes]:
-    """Intact lines (with their newlines): unchanged if their seal is valid, otherwise written with a new seal."""
-    sealed_lines: list[bytes] = []
-    for line in lines:
+    """The intact lines of a log (with their newlines), unchanged if they are accepted or their seal is valid.
+
+    The others are written with a new seal.
+    """
+    accepted = seal.accepted_count(line[:-1] for line in lines)
+    sealed_lines: list[bytes] = lines[:accepted]
+    for line in lines[accepted:]:
         if is_sealed(line[:-1], seal):
             sealed_lines.append(line)
         else:
@@ -88,10 +92,11 @@ def decode(
     """The records of complete lines (without their newlines), the first of which must have ``seq``.
 
     Raises ``Corrupt`` with file and line at the first line that ``encode`` did not write, and ``Environment``
-    foreign_data at the first without the MAC of ``seal``, if one is given. ``file_first`` is the seq that the file
-    begins with. This is the inner loop of every start; it yields one record at a time, so that the garbage collector
-    has nothing to do.
+    foreign_data at the first behind the seal's ``trusted_seq`` without its MAC. ``file_first`` is the seq that the
+    file begins with. This is the inner loop of every start; it yields one record at a time, so that the garbage
+    collector has nothing to do.
     """
+    trusted_seq = 0 if seal is None else seal.trusted_seq or 0
     for line in lines:
         try:
             record = loads(line)
@@ -106,7 +111,7 @@ def decode(
             good = False
         if not good:
             raise diagnose(line, seq, types, path, file_first)
-        if seal is not None and not is_sealed(line, seal):
+        if seal is not None and seq > trusted_seq and not is_sealed(line, seal):
             raise foreign(path, seq - file_first + 1)
         yield record
         seq += 1

@@ -123,10 +123,11 @@ def records_after(log: OpenLog, seq: int, limits: tuple[int, int]) -> list[Recor
 def lines_after_seq(log: OpenLog, seq: int, limits: tuple[int, int]) -> FoundLines:
     """As ``records_after``, with the lines."""
     max_records, max_bytes = limits
-    found = FoundLines([], [])
+    picked = FoundLines([], [])
     if max_records <= 0:
-        return found
-    records = found.records
+        return picked
+    records = picked.records
+    _compare_accepted(log, seq + 1)
     index = _index_of(log, seq + 1)
     while True:
         with opened(log, _first_of(log, index)) as file:
@@ -134,11 +135,11 @@ def lines_after_seq(log: OpenLog, seq: int, limits: tuple[int, int]) -> FoundLin
             room = max_records - len(records), max_bytes
             lines, next_seq, full = lines_after(file, at, room, least=0 if records else 1)
             records += file.decode(lines, at + 1)
-            found.lines.extend(lines)
+            picked.lines.extend(lines)
             max_bytes -= sum(map(len, lines)) + len(lines)
             index += 1
             if full or index > len(log.full):
-                return found
+                return picked
             log = _next_file(log, index, file, next_seq)
 
 
@@ -149,6 +150,7 @@ def last_records(log: OpenLog, end_seq: int, limits: tuple[int, int]) -> list[Re
     """
     max_records, max_bytes = limits
     records: list[Record] = []
+    _compare_accepted(log, end_seq - max_records + 1)
     for index in range(len(log.full), -1, -1):
         first = _first_of(log, index)
         wanted = min(max_records - len(records), end_seq)
@@ -172,16 +174,36 @@ def all_records(log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0) -
     The first is at ``offset`` of the file that begins with the seq ``segment``, or in the next file.
     Raises ``Corrupt`` with file and line, ``OSError``.
     """
+    _compare_accepted(log, seq + 1)
+    for file, lines in _all_lines(log, seq, segment, offset):
+        yield from file.decode(lines, seq + 1)
+        seq += len(lines)
+
+
+def _all_lines(
+    log: OpenLog, seq: int = 0, segment: int = 1, offset: int = 0
+) -> Iterator[tuple[LogFile, list[bytes]]]:
     index = _index_of(log, segment)
     while True:
         with opened(log, _first_of(log, index)) as file:
             for lines in line_blocks(file, offset):
-                yield from file.decode(lines, seq + 1)
+                yield file, lines
                 seq += len(lines)
             index, offset = index + 1, 0
             if index > len(log.full):
                 return
             log = _next_file(log, index, file, seq + 1)
+
+
+def _compare_accepted(log: OpenLog, seq: int) -> None:
+    """Before a record from ``seq`` on is read: find out, once per seal, whether the log begins as it was accepted.
+
+    If it does not, each of its lines needs the MAC. Nothing is read of a log that was not taken over, nor before
+    somebody asks for accepted lines: a log that is opened from a checkpoint was compared when those were folded.
+    """
+    seal = log.last.seal
+    if seal is not None and seal.trusted_seq is None and seal.accepts(seq):
+        seal.trusted_seq = seal.accepted_count(line for _, lines in _all_lines(log) for line in lines)
 
 
 @contextmanager

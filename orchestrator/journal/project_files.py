@@ -26,6 +26,8 @@ from orchestrator.trust.provenance import Provenance
 from orchestrator.trust.state_dir import StateDirUnsafe
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+FENCED = re.compile(r".+\.fenced-[0-9]+")
+"""The name of a directory that an agent had here before it moved to another host: no id that we make has a dot."""
 IGNORE = """\
 # Made by orchestrator. Everything here is run data, except what you write yourself:
 *
@@ -131,6 +133,25 @@ class Paths:
             return path.exists() and self.provenance.owns(read_json(path), "collected", directory.name)
         except OrchestratorError:
             return False
+
+    def mirror(self, agent_id: str) -> Path:
+        """Names the owner of a replica, which a directory with this file is."""
+        return self.agent_dir(agent_id) / "mirror.json"
+
+    def is_replica(self, directory: Path) -> bool:
+        """Whether that is our copy of the logs of another host's agent; with a foreign or damaged note it is none."""
+        path = self.mirror(directory.name)
+        try:
+            return path.exists() and self.provenance.owns(read_json(path), "mirror", directory.name)
+        except OrchestratorError:
+            return False
+
+    @staticmethod
+    def may_be_agent(directory: Path) -> bool:
+        """Whether an entry of the agents' directory may be an agent, or a replica of one, by its name and kind."""
+        name = directory.name
+        aside = name.startswith(".") or FENCED.fullmatch(name) is not None
+        return not aside and directory.is_dir() and not directory.is_symlink()
 
     def run_dir(self, run_id: str) -> Path:
         return self.runs / run_id

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from orchestrator.trust import identity
+from orchestrator.trust import accepted_logs, identity
 from orchestrator.trust.identity import DirectoryIdentity
 from orchestrator.trust.seals import KEY, Seal
 
@@ -44,7 +44,9 @@ class Provenance:
     def seal(self, *scope: str) -> Seal | None:
         """The seal of that scope; None while the directory has no identity from here: then nothing in it is ours."""
         directory_identity = self.identity
-        return None if directory_identity is None else Seal(directory_identity, *scope)
+        if directory_identity is None:
+            return None
+        return Seal(directory_identity, *scope, accepted=accepted_logs.stored(directory_identity, scope))
 
     def owns(self, content: Any, *scope: str) -> bool:
         """Whether the content of a JSON file carries the seal of that scope."""

@@ -7,9 +7,12 @@ standard library only.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
+from orchestrator.trust.accepted_logs import AcceptedPrefix, prefix_of
 from orchestrator.trust.identity import DirectoryIdentity
 
 KEY = "mac"
@@ -17,9 +20,15 @@ MAC_CHARS = 32
 
 
 class Seal:
-    """Makes and checks the MACs of one scope."""
+    """Makes and checks the MACs of one scope.
 
-    def __init__(self, identity: DirectoryIdentity, *scope: str) -> None:
+    The seal of a log that was taken over from another host also knows what was ``accepted`` of it. Those lines need
+    no MAC once the log was found to begin with them: up to ``trusted_seq``, None while nobody has looked.
+    """
+
+    def __init__(self, identity: DirectoryIdentity, *scope: str, accepted: AcceptedPrefix | None = None) -> None:
+        self.accepted = accepted
+        self.trusted_seq: int | None = 0 if accepted is None else None
         self._begun = blake2b(key=identity.key, digest_size=MAC_CHARS // 2)
         self._begun.update("\0".join((identity.id, *scope)).encode(errors="surrogateescape") + b"\0")
 
@@ -32,6 +41,16 @@ class Seal:
     def fits(self, body: bytes, mac: object) -> bool:
         """Whether that is the MAC of those bytes."""
         return mac == self.mac(body)
+
+    def accepts(self, seq: int) -> bool:
+        """Whether the line of that seq may be one of those that were accepted instead of sealed."""
+        return self.accepted is not None and seq <= self.accepted.seq
+
+    def accepted_count(self, lines: Iterable[bytes]) -> int:
+        """How many of a log's first lines, without newlines, need no MAC: exactly the accepted ones, or none."""
+        if self.accepted is None or prefix_of(islice(lines, self.accepted.seq)) != self.accepted:
+            return 0
+        return self.accepted.seq
 
     def number(self, body: bytes) -> int:
         """The MAC of some bytes as a number of 63 bits, for a column of a database."""

@@ -12,7 +12,7 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.base.platform.process_facts import start_time
 from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.journal.log_lines import Record, intact, is_sealed, resealed
+from orchestrator.journal.log_lines import Record, foreign, intact, is_sealed, resealed
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.log_rewrite import files_of, lines_of, quarantine_name
 from orchestrator.journal.project_files import Paths, read_json
@@ -43,6 +43,10 @@ def of_agent(root: Path, agent_id: str) -> OrchestratorError | None:
         error = fault
     if not isinstance(error, Corrupt) or error.code != "corrupt_log":
         return error
+    if paths.is_replica(paths.agent_dir(agent_id)):
+        return Corrupt(
+            error.code, error.message, "the daemon reads it from the fleet's database again", **error.facts
+        )
     try:
         summary = repair_summary(repaired_agent(paths, agent_id, error, datetime.now(UTC)))
     except OrchestratorError as other:
@@ -93,11 +97,21 @@ FOREIGN_LINE = b"\0"
 
 
 def own_lines(path: Path, types: frozenset[str], seal: Seal | None) -> list[bytes]:
-    """As `lines_of`, but intact lines without this seal are made unreadable; without a seal all lines count."""
+    """As `lines_of`, but intact lines without this seal are made unreadable; without a seal all lines count.
+
+    Environment foreign_data if lines that were accepted from another host have changed: none of them can be told from
+    a stranger's, and they may be had from where they came.
+    """
     lines = lines_of(path, types)
     if seal is None:
         return lines
-    return [line if is_sealed(line, seal) or intact(line, types, path) is None else FOREIGN_LINE for line in lines]
+    accepted = seal.accepted_count(lines)
+    for at, line in enumerate(lines[accepted:], accepted):
+        if not is_sealed(line, seal) and intact(line, types, path) is not None:
+            if seal.accepts(at + 1):
+                raise foreign(path, at + 1)
+            lines[at] = FOREIGN_LINE
+    return lines
 
 
 def repair_summary(repaired: RepairedLogs) -> str:
@@ -185,10 +199,11 @@ def rebuilt_broadcast(paths: Paths, run_id: str) -> list[bytes]:
     """The run's broadcast, rebuilt from its lines and the outboxes of its agents."""
     outboxes: dict[str, list[Record]] = {}
     for directory in sorted(paths.agents.iterdir()) if paths.agents.is_dir() else []:
-        if paths.collected(directory).exists():
+        if paths.collected(directory).exists() or not paths.may_be_agent(directory):
             continue
         records = []
-        seal = paths.provenance.seal("agent", directory.name, "outbox")
+        replica = paths.is_replica(directory)  # its lines have the seals of other hosts
+        seal = None if replica else paths.provenance.seal("agent", directory.name, "outbox")
         try:
             for record in read_all(paths.outbox(directory.name), OUTBOX_TYPES, seal=seal):
                 if record["seq"] == 1 and record.get("run_id") != run_id:

@@ -9,9 +9,10 @@ the id as taken.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.base.platform import file_trees, process_facts
-from orchestrator.journal.project_files import replace
+from orchestrator.journal.project_files import FENCED, replace
 from orchestrator.journal.removal import measure, remove
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.recovery import orphans
@@ -30,6 +31,7 @@ from orchestrator.team.recovery.orphans import ProvenProcess
 from orchestrator.team.roster import screen_files
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
+from orchestrator.team.roster.mirrored_logs import forget_accepted
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.worktrees import inspection, worktrees
 
@@ -40,13 +42,13 @@ OVER = "its agent was deleted"
 
 @dataclass(frozen=True)
 class GarbageData:
-    """The directory of an agent or a run: its kind, when it ended, its size.
+    """The directory of an agent or a run: its kind, when it ended or moved away, its size.
 
     ``ended_at`` is None if it has not ended; ``collected``: gc has begun with it; ``rest``: files except
     `collected.json` and artifacts; ``members`` of a run are its agents that still have data.
     """
 
-    kind: str  # agent | run
+    kind: str  # agent | fenced agent (the directory of one that has moved to another host) | run
     name: str
     ended_at: str | None
     collected: bool = False
@@ -66,7 +68,7 @@ class AgentLaunch:
 
 @dataclass(frozen=True)
 class GarbageItem:
-    """One thing to remove: ``kind`` is process, pane, temporary directory, agent, artifacts or run."""
+    """One thing to remove: ``kind`` is process, pane, temporary directory, agent, fenced agent, artifacts or run."""
 
     kind: str
     name: str
@@ -93,7 +95,7 @@ def plan_data(data: Iterable[GarbageData], now: str, age_s: float, *, artifacts:
     items: list[GarbageItem] = []
     gone: set[str] = set()
     directories = list(data)
-    for agent in (directory for directory in directories if directory.kind == "agent"):
+    for agent in (directory for directory in directories if directory.kind != "run"):
         due = agent.collected or _old(agent.ended_at, now, age_s)
         if due and (agent.rest[0] or not agent.collected):
             files, size = agent.rest
@@ -102,8 +104,9 @@ def plan_data(data: Iterable[GarbageData], now: str, age_s: float, *, artifacts:
                 count, artifact_bytes = agent.artifacts
                 remark = f"{count} files in artifacts/ stay ({artifact_bytes} bytes); --artifacts removes them"
                 note = f"{note}; {remark}" if note else remark
-            why = "its removal was interrupted" if agent.collected else f"deleted at {agent.ended_at}"
-            items.append(GarbageItem("agent", agent.name, why, files, size, note))
+            how = "deleted" if agent.kind == "agent" else "moved to another host"
+            why = "its removal was interrupted" if agent.collected else f"{how} at {agent.ended_at}"
+            items.append(GarbageItem(agent.kind, agent.name, why, files, size, note))
         if due and artifacts and agent.artifacts[0]:
             items.append(GarbageItem("artifacts", agent.name, "asked for", *agent.artifacts))
         if due:
@@ -221,6 +224,7 @@ class GarbageCollection:
             "pane": self._close_pane,
             "temporary directory": self._remove_temporary,
             "agent": self._collect_agent,
+            "fenced agent": self._remove_fenced,
             "artifacts": self._remove_artifacts,
             "run": self._collect_run,
         }
@@ -257,6 +261,12 @@ class GarbageCollection:
             note = _worktree_note(roster.root, entry) if entry is not None else ""
             artifacts = self._artifacts(path.name)
             data.append(GarbageData("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
+        for path in self._directories(paths.agents):
+            if FENCED.fullmatch(path.name):
+                moved_at = rfc3339(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+                rest, artifacts = self._rest(path), self._artifacts(path.name)
+                begun = not rest[0] and bool(artifacts[0])
+                data.append(GarbageData("fenced agent", path.name, moved_at, begun, rest, artifacts))
         for path in self._directories(paths.runs):
             run = roster.runs.get(path.name)
             collected = paths.is_collected(path)
@@ -359,6 +369,18 @@ class GarbageCollection:
         for path in self._removable(directory):
             await asyncio.to_thread(remove, path)
             failpoints.passed("gc:agent-file")
+        await asyncio.to_thread(forget_accepted, roster.paths, item.name)
+
+    async def _remove_fenced(self, item: GarbageItem) -> None:
+        directory = self._roster.paths.agent_dir(item.name)
+        moved = directory.stat()
+        for path in self._removable(directory):
+            await asyncio.to_thread(remove, path)
+            failpoints.passed("gc:fenced-file")
+        if self._artifacts(item.name)[0]:
+            os.utime(directory, ns=(moved.st_atime_ns, moved.st_mtime_ns))  # its age must not begin anew
+        else:
+            await asyncio.to_thread(remove, directory)
 
     async def _remove_artifacts(self, item: GarbageItem) -> None:
         await asyncio.to_thread(remove, self._roster.paths.artifacts(item.name))

@@ -25,6 +25,8 @@ from orchestrator.core.record_types import BROADCAST_TYPES
 from orchestrator.core.schemas import SCHEMAS
 
 COLLECTED = "collected.json"  # what gc leaves of an agent whose data it removed
+MIRROR = "mirror.json"  # names the owner of another host's agent, of which these are copies
+SET_ASIDE = re.compile(r"\.|.+\.fenced-[0-9]+\Z")  # being made or dropped, or of an agent that has moved away
 QUARANTINE = re.compile(r"\.quarantine-")
 _LOOKS = 100
 _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}\Z')
@@ -224,6 +226,8 @@ def _line(path: Path, number: int, record: dict[str, Any]) -> AuditedRecord:
 
 
 def directories(place: Path) -> Iterator[Path]:
-    """The directories below a place in order; other tools' files, and links, are none of ours."""
+    """The directories below a place in order; other tools' files, links, and what was set aside are none of ours."""
     if place.is_dir():
-        yield from (path for path in sorted(place.iterdir()) if path.is_dir() and not path.is_symlink())
+        for path in sorted(place.iterdir()):
+            if path.is_dir() and not path.is_symlink() and SET_ASIDE.match(path.name) is None:
+                yield path

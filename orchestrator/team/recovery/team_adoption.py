@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,11 @@ UNKNOWN_WINDOW = {"tmux_name": None, "server_pid": 0, "server_start": 0, "window
 
 def foreign_agents(paths: Paths) -> list[str]:
     """The agents of the project with a record that was not written here."""
-    return [path.name for path in _directories(paths.agents) if _agent_is_foreign(paths, path.name)]
+    return [
+        path.name
+        for path in _directories(paths.agents)
+        if paths.may_be_agent(path) and not paths.is_replica(path) and _agent_is_foreign(paths, path.name)
+    ]
 
 
 def foreign_runs(paths: Paths) -> list[str]:
@@ -65,6 +70,8 @@ def foreign_names(root: Path) -> list[str]:
 
 
 def _agent_is_foreign(paths: Paths, agent_id: str) -> bool:
+    if os.path.lexists(paths.mirror(agent_id)):
+        return True
     for name, types in LOGS:
         seal = paths.provenance.seal("agent", agent_id, name)
         if _log_is_foreign(paths.agent_dir(agent_id) / f"{name}.jsonl", types, seal):
@@ -91,15 +98,22 @@ def _log_is_foreign(log_path: Path, types: frozenset[str], seal: Seal | None) ->
     """Whether an intact line of the log lacks the seal; damaged lines are no question of trust."""
     if seal is None:
         return log_exists(log_path)
+    accepted = seal.accepted_count(line for _, line in _lines_of(log_path))
+    for path, line in islice(_lines_of(log_path), accepted, None):
+        try:
+            if not is_sealed(line, seal) and intact(line, types, path) is not None:
+                return True
+        except Corrupt:
+            return True  # of a newer version, and not of this machine
+    return False
+
+
+def _lines_of(log_path: Path) -> Iterator[tuple[Path, bytes]]:
+    """Each line of a log, without its newline, and its file."""
     for path in files_of(log_path):
         with _opened(path) as file:
             for line in file:
-                try:
-                    if not is_sealed(line[:-1], seal) and intact(line[:-1], types, path) is not None:
-                        return True
-                except Corrupt:
-                    return True  # of a newer version, and not of this machine
-    return False
+                yield path, line[:-1]
 
 
 def _opened(path: Path) -> BufferedReader:
@@ -130,6 +144,7 @@ def _agent_files(paths: Paths, agent_id: str) -> Iterator[Path]:
     for name, _ in LOGS:
         yield from files_of(paths.agent_dir(agent_id) / f"{name}.jsonl")
     yield paths.launch(agent_id)
+    yield paths.mirror(agent_id)
     yield paths.collected(paths.agent_dir(agent_id))
 
 
@@ -187,6 +202,8 @@ def _agent_row(paths: Paths, agent_id: str) -> dict[str, Any]:
     row: dict[str, Any] = {"kind": "agent", "name": agent_id}
     if paths.collected(paths.agent_dir(agent_id)).exists():
         return row | {"does": "nothing: it was deleted, and its data removed"}
+    if os.path.lexists(paths.mirror(agent_id)):
+        return row | {"does": "nothing: it is a copy of another host's agent"}
     try:
         agent, last = folded(paths, agent_id)
     except OrchestratorError as error:
@@ -234,8 +251,10 @@ def _seal_log(paths: Paths, path: Path, types: frozenset[str], *scope: str) -> N
     assert seal is not None, "ensure_agents_dir has given the directory an identity"
     if not log_exists(path):
         return
-    lines: list[bytes] = []
-    for line in lines_of(path, types):
+    raw_lines = lines_of(path, types)
+    accepted = seal.accepted_count(raw_lines)
+    lines = [line + b"\n" for line in raw_lines[:accepted]]
+    for line in raw_lines[accepted:]:
         whole = line + b"\n"
         lines += resealed([whole], seal) if intact(line, types, path) is not None else [whole]
     rewrite(path, lines)
@@ -244,7 +263,10 @@ def _seal_log(paths: Paths, path: Path, types: frozenset[str], *scope: str) -> N
 def _seal_agent(paths: Paths, agent_id: str) -> None:
     directory = paths.agent_dir(agent_id)
     if paths.collected(directory).exists():
-        _seal_note(paths, directory)
+        _seal_note(paths, paths.collected(directory), "collected")
+        return
+    if os.path.lexists(paths.mirror(agent_id)):
+        _seal_note(paths, paths.mirror(agent_id), "mirror")
         return
     launch = _proven_launch(paths, agent_id)
     if launch is not None:
@@ -255,19 +277,19 @@ def _seal_agent(paths: Paths, agent_id: str) -> None:
         _seal_log(paths, directory / f"{name}.jsonl", types, "agent", agent_id, name)
 
 
-def _seal_note(paths: Paths, directory: Path) -> None:
+def _seal_note(paths: Paths, path: Path, kind: str) -> None:
     try:
-        note = read_json(paths.collected(directory))
+        note = read_json(path)
     except OrchestratorError:
         return
     if isinstance(note, dict):
-        sealed = paths.provenance.sealed(note, "collected", directory.name)
-        replace(paths.collected(directory), orjson.dumps(sealed, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
+        sealed = paths.provenance.sealed(note, kind, path.parent.name)
+        replace(path, orjson.dumps(sealed, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
 
 
 def _seal_run(paths: Paths, run_id: str) -> None:
     if paths.collected(paths.run_dir(run_id)).exists():
-        _seal_note(paths, paths.run_dir(run_id))
+        _seal_note(paths, paths.collected(paths.run_dir(run_id)), "collected")
         return
     try:
         file = run_file(paths, run_id)
@@ -368,7 +390,8 @@ class TeamAdoption:
     async def _take_up(self, agent_id: str) -> None:
         roster = self._roster
         roster.checkpoints.forget(agent_id)
-        if roster.paths.is_collected(roster.paths.agent_dir(agent_id)):
+        directory = roster.paths.agent_dir(agent_id)
+        if roster.paths.is_collected(directory) or roster.paths.is_replica(directory):
             roster.corrupt.pop(agent_id, None)
             return
         entry = roster.take_up(check_id(agent_id, "agent id"))

@@ -26,7 +26,7 @@ from orchestrator.core.invariants import (
     untold,
 )
 from orchestrator.core.schemas import SCHEMAS
-from orchestrator.team.recovery.log_audit import COLLECTED, Evidence, directories
+from orchestrator.team.recovery.log_audit import COLLECTED, MIRROR, Evidence, directories
 
 LEFT_OUT = {
     "broadcast_missing": "records at the end of an outbox that its broadcast does not have yet",
@@ -254,6 +254,9 @@ class _Check:
             self._check_answers(agent, "outbox", AuditedLog("", []), AuditedLog("", []))
             return  # its intent never became durable, and no call was answered
         self.counts["agents"] += 1
+        if (directory / MIRROR).exists():
+            self._copy(agent, run, inbox, outbox)
+            return
         for name, log in (("inbox", inbox), ("outbox", outbox)):
             if log is None and not self.evidence.live:
                 self._lacks(str(directory / f"{name}.jsonl"), f"the agent has no {name}", agent=agent)
@@ -273,6 +276,24 @@ class _Check:
         self._check_answers(agent, "outbox", inbox, outbox)
         self.counts["tasks"] += sum(record.type == "task" for record in inbox.lines)
         self.counts["ended"] += sum(record.type in TERMINAL for record in outbox.lines)
+
+    def _copy(self, agent: str, run: str, inbox: AuditedLog | None, outbox: AuditedLog | None) -> None:
+        """Check the copy of another host's agent: its lines are checked, and what it lacks is at most a note.
+
+        It is written without a sync and may be behind everything that was taken from it.
+        """
+        logs = [log or AuditedLog("", [], whole=False) for log in (inbox, outbox)]
+        faults = list(agent_faults(agent, *logs))
+        if run in self.digests and run not in self.damaged:
+            log, by_agent = self.digests[run]
+            faults += digest_faults(run, agent, by_agent.get(agent, []), logs[1], broadcast=log)
+        for fault in faults:
+            text = (
+                f"{fault.file}, line {fault.line}: {fault.message}: this copy of another host's agent may be behind"
+            )
+            self.evidence.notes.append(text)
+        if self.answers.get(agent):
+            self.evidence.notes.append(f"the answers about {agent} are not checked: it is another host's agent")
 
     def _calls(self, agent: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
         """One call makes one agent, or one task of one agent."""

@@ -5,6 +5,7 @@ Reads the journal, decides nothing: the roster decides which agents it takes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,16 +63,20 @@ class TeamLoading:
         that is still ``new`` has no record: its call was never answered.
         """
         check_id(agent_id, "agent id")
+        if os.path.lexists(mirror := self.paths.mirror(agent_id)):
+            raise Environment("foreign_data", f"{mirror}: the agent is of another host", file=str(mirror))
         known = self.checkpoints.agent(agent_id)
+        # One of each log for all that is read here: what was accepted of another host's is compared once.
+        seals = {name: self._seal(agent_id, name) for name in TYPES}
         if known is None:
-            self._check_own(agent_id)
-        entry = None if known is None else self._from(known, clean=clean)
+            self._check_own(agent_id, seals)
+        entry = None if known is None else self._from(known, seals, clean=clean)
         behind = 1  # nothing is known: a checkpoint is due as soon as it is quiet
         if known is not None and entry is not None:
             behind = sum(journal.last_seq - known.positions[name].seq for name, journal in entry.logs.items())
         else:
             entry = AgentEntry(agent_id)
-            self._open(entry, clean=clean)
+            self._open(entry, seals, clean=clean)
         try:
             if known is not None:
                 self._check_known(entry, known)
@@ -84,11 +89,11 @@ class TeamLoading:
         self.checkpoints.went_on(entry, behind)
         return entry
 
-    def _check_own(self, agent_id: str) -> None:
+    def _check_own(self, agent_id: str, seals: dict[str, Seal]) -> None:
         """Raise foreign_data before a log is opened to be written, which may repair its end."""
         for name, types in TYPES.items():
             path = self.paths.agent_dir(agent_id) / f"{name}.jsonl"
-            page(path, types, 0, (1, 1), seal=self._seal(agent_id, name))
+            page(path, types, 0, (1, 1), seal=seals[name])
 
     def _seal(self, agent_id: str, log_name: str) -> Seal:
         """The seal of one of the agent's logs; Environment foreign_data while nothing here is of this machine."""
@@ -101,22 +106,29 @@ class TeamLoading:
     def born(self, agent_id: str) -> AgentEntry:
         """A new agent, with logs that hold nothing yet."""
         entry = AgentEntry(agent_id)
-        self._open(entry, clean=True)
+        self._open(entry, {name: self._seal(agent_id, name) for name in TYPES}, clean=True)
         return entry
 
-    def _from(self, known: KnownAgent, *, clean: bool) -> AgentEntry | None:
+    def _from(self, known: KnownAgent, seals: dict[str, Seal], *, clean: bool) -> AgentEntry | None:
         """The agent of a checkpoint; None if the logs do not continue where it ends, or differ from it."""
         entry = AgentEntry(known.agent.agent_id)
         entry.state = known.agent
         try:
-            self._open(entry, clean=clean, positions=known.positions)
+            self._open(entry, seals, clean=clean, positions=known.positions)
         except (WrongPosition, Corrupt) as error:
             # Whether the log or the checkpoint is wrong, the whole log tells.
             log.warning("checkpoint not used", agent=entry.agent_id, reason=str(error))
             return None
         return entry
 
-    def _open(self, entry: AgentEntry, *, clean: bool, positions: dict[str, Position] | None = None) -> None:
+    def _open(
+        self,
+        entry: AgentEntry,
+        seals: dict[str, Seal],
+        *,
+        clean: bool,
+        positions: dict[str, Position] | None = None,
+    ) -> None:
         config, directory = self.config(), self.paths.agent_dir(entry.agent_id)
         for name, types in TYPES.items():
             path = directory / f"{name}.jsonl"
@@ -131,7 +143,7 @@ class TeamLoading:
                     segment_bytes=config.segment_bytes,
                     start=positions[name] if positions else None,
                     rest=entry.state.life == "deleted",
-                    seal=self._seal(entry.agent_id, name),
+                    seal=seals[name],
                 )
             except BaseException as error:
                 close(entry)

@@ -19,6 +19,7 @@ from orchestrator.journal.segments import log_exists
 from orchestrator.team.roster.agent_fold import folded, must_be_there
 from orchestrator.team.roster.agent_views import PAGE_BYTES, full_of, record_view, row_of
 from orchestrator.team.roster.broadcast import run_file
+from orchestrator.team.roster.mirrored_logs import owner_of
 
 NO_DAEMON = "no daemon runs: what the files say"
 FOREIGN = "not of this machine; orchestrator trust lists what would be started"
@@ -29,14 +30,17 @@ def _status(agent: state.Agent, reason: str) -> tuple[str, str]:
     return status if status[0] in FINAL_LIVES else ("unknown", reason)
 
 
-def _folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int, bool]:
-    """As `folded`, and whether all of it was written on this machine."""
+def _folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int, str]:
+    """As `folded`, and why its status is not known: other words for own files, a stranger's, and a replica's."""
+    owner = owner_of(paths, agent_id)
+    if owner is not None:
+        return *folded(paths, agent_id), f"an agent of host {owner.host}: what was last heard of it"
     try:
-        return *folded(paths, agent_id, own=True), True
+        return *folded(paths, agent_id, own=True), NO_DAEMON
     except Environment as error:
         if error.code != "foreign_data":
             raise
-    return *folded(paths, agent_id), False
+    return *folded(paths, agent_id), FOREIGN
 
 
 def _pane(paths: Paths, agent: state.Agent) -> str | None:
@@ -61,18 +65,18 @@ def row(paths: Paths, agent_id: str) -> dict[str, Any]:
 def row_and_state(paths: Paths, agent_id: str) -> tuple[dict[str, Any], state.Agent | None]:
     """As `row`, with the state it shows; None if the logs cannot be read or were not written on this machine."""
     try:
-        agent, last, own = _folded(paths, agent_id)
+        agent, last, reason = _folded(paths, agent_id)
     except OrchestratorError as error:
         return row_of(state.Agent(agent_id), ("failed", error.message), None, 0), None
-    status = _status(agent, NO_DAEMON if own else FOREIGN)
-    return row_of(agent, status, _pane(paths, agent) if own else None, last), agent if own else None
+    pane = _pane(paths, agent) if reason == NO_DAEMON else None
+    return row_of(agent, _status(agent, reason), pane, last), None if reason == FOREIGN else agent
 
 
 def agent(root: Path, agent_id: str) -> dict[str, Any]:
     """The meta of agent_get."""
     paths = Paths(root)
-    agent_state, last, own = _folded(paths, agent_id)
-    status = _status(agent_state, NO_DAEMON if own else FOREIGN)
+    agent_state, last, reason = _folded(paths, agent_id)
+    status, own = _status(agent_state, reason), reason == NO_DAEMON
     meta = full_of(agent_state, status, _pane(paths, agent_state) if own else None, last, paths)
     from orchestrator.team.worktrees.inspection import look  # noqa: PLC0415  (loads the git commands)
 
@@ -140,7 +144,7 @@ def agent_ids(root: Path) -> list[str]:
     return sorted(
         entry.name
         for entry in paths.agents.iterdir()
-        if entry.is_dir() and log_exists(entry / "outbox.jsonl") and not paths.collected(entry).exists()
+        if paths.may_be_agent(entry) and log_exists(entry / "outbox.jsonl") and not paths.collected(entry).exists()
     )
 
 

@@ -42,6 +42,7 @@ from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.checkpoints import Checkpoints
 from orchestrator.team.roster.fleet_link import FleetLink
 from orchestrator.team.roster.loading import TeamLoading, close, remove_unborn, unpublished
+from orchestrator.team.roster.mirrored_logs import remove_unfinished
 from orchestrator.trust import lock_word
 
 log = structlog.get_logger()
@@ -117,9 +118,12 @@ class Roster:
                 self.corrupt[run_id] = run_or_error
         if not self.paths.agents.is_dir():
             return
+        remove_unfinished(self.paths)
         for directory in sorted(self.paths.agents.iterdir()):
-            if not directory.is_dir() or directory.is_symlink() or self.paths.is_collected(directory):
+            if not self.paths.may_be_agent(directory) or self.paths.is_collected(directory):
                 continue
+            if self.paths.is_replica(directory):
+                continue  # another host supervises it
             if log_exists(directory / "outbox.jsonl"):
                 self._load_agent(directory.name, clean=clean)
             elif self.paths.provenance.identity is not None:

@@ -112,7 +112,7 @@ def _members(paths: Paths, run_id: str, known: Iterable[str]) -> set[str]:
     members = {agent_id for agent_id in known if ID.fullmatch(agent_id) and ".." not in agent_id}
     if paths.agents.is_dir():
         for entry in paths.agents.iterdir():
-            if entry.is_dir() and not entry.is_symlink() and _run_of(paths, entry.name) == run_id:
+            if paths.may_be_agent(entry) and _run_of(paths, entry.name) == run_id:
                 members.add(entry.name)
     return members
 
