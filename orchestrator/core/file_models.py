@@ -196,7 +196,7 @@ class MirrorFile(BaseModel):
     """The agent."""
     project: Annotated[str, Field(description="the fleet's name of the project")]
     host: Annotated[str, Field(description="the host that owns the agent")]
-    fence: Annotated[int, Field(ge=1, description="the fence under which it does")]
+    fence: Annotated[int, Field(ge=0, description="the fence under which it does; 0: not known")]
     mac: FileMac = None
 
 

@@ -19,7 +19,7 @@ from orchestrator.fleet.database_functions import NEW_LINES, Beat, FleetDatabase
 from orchestrator.team.roster import mirrored_logs
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.fleet_link import RemoteFacts
-from orchestrator.team.roster.mirrored_logs import Ownership
+from orchestrator.team.roster.mirrored_logs import AgentOwner
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -85,7 +85,7 @@ class Replicas:
         kept = mirrored_logs.open_replica(
             roster.paths,
             agent_id,
-            Ownership(self._project, host, 0),
+            AgentOwner(self._project, host, 0),
             roster.syncer,
             segment_bytes=roster.config().segment_bytes,
         )

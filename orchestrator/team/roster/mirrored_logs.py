@@ -268,9 +268,10 @@ def fence_off(paths: Paths, agent_id: str, fence: int, io: SysIO = REAL) -> Path
     aside = paths.agents / f"{agent_id}.fenced-{fence}"
     if not directory.exists() and aside.exists():
         return aside
+    while aside.exists():  # the same fence may be set aside twice: a takeover that was cut off is taken back
+        fence += 1
+        aside = paths.agents / f"{agent_id}.fenced-{fence}"
     try:
-        if aside.exists():
-            raise FileExistsError(17, "it was set aside before", str(aside))
         os.utime(directory)  # gc goes by it
     except OSError as error:
         raise failure(aside, error) from error

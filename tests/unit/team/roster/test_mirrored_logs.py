@@ -551,6 +551,9 @@ async def test_a_fenced_directory_is_no_agent_and_gc_removes_it_when_it_is_old(t
     aside = fence_off(paths, "a1", 3)
     assert fence_off(paths, "a1", 3) == aside
     assert aside.name == "a1.fenced-3"
+    paths.agent_dir("a1").mkdir()
+    assert fence_off(paths, "a1", 3).name == "a1.fenced-4"
+    (paths.agents / "a1.fenced-4").rmdir()
     assert offline_view.agent_ids(tmp_path / "near") == []
     assert run_records(tmp_path / "near", "run-1", lambda _, record: record).agents[0].gaps
     kinds = {fault.kind for fault in verify(tmp_path / "near", live=False, settled=True).violations}
