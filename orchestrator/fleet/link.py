@@ -104,7 +104,7 @@ class HostLink:
             if own_entry(self._roster, placed.agent) is None:
                 self._creating[placed.agent] = run_id, placed.host
                 if placed.host != self.host:
-                    await self._replicas.open(placed.agent, placed.host, run_id)
+                    self._replicas.open(placed.agent, placed.host, run_id)
                     self._creating.pop(placed.agent)
             self._database.tell(placed.host, "posts", (placed.agent,))
             answers.append(local_id(self._roster, placed.agent))

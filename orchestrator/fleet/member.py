@@ -94,6 +94,7 @@ class FleetMember:
         roster.fleet = self.link
         roster.listeners.append(self.link.seen)
         roster.replica_listeners.append(self.link.seen)
+        self.replicas.open_kept()
         self._database.on_news = self._news
         try:
             await asyncio.wait_for(self._first_contact(), FIRST_CONTACT_S)

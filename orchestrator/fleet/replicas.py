@@ -51,6 +51,16 @@ class Replicas:
         if self._task is not None:
             await call_off([self._task])
 
+    def open_kept(self) -> None:
+        """Open the replicas that an earlier daemon left, so that they can be read while the database is away."""
+        paths = self._roster.paths
+        if not paths.agents.is_dir():
+            return
+        for directory in sorted(paths.agents.iterdir()):
+            owner = mirrored_logs.owner_of(paths, directory.name) if paths.is_replica(directory) else None
+            if owner is not None and owner.project == self._project:
+                self._opened(directory.name, owner.host, "")
+
     def head(self, name: str) -> HomeAgent | None:
         """What the last renewal said of this agent of a run of this home."""
         return self._heads.get(name)
@@ -74,13 +84,16 @@ class Replicas:
         self._due |= dict.fromkeys(names)
         self._stirred.notify()
 
-    async def open(self, name: str, host: str, run_id: str) -> AgentEntry:
+    def open(self, name: str, host: str, run_id: str) -> AgentEntry:
         """The replica of an agent, which is made if there is none; it may have no record yet."""
         entry = replica(self._roster, name)
         if entry is not None:
             return entry
-        roster, agent_id = self._roster, local_id(self._roster, name)
-        roster.begin_writing()
+        self._roster.begin_writing()
+        return self._opened(local_id(self._roster, name), host, run_id)
+
+    def _opened(self, agent_id: str, host: str, run_id: str) -> AgentEntry:
+        roster = self._roster
         # On the event loop: two calls must not open the same logs, and a replica is small or was read before.
         kept = mirrored_logs.open_replica(
             roster.paths,
@@ -128,7 +141,7 @@ class Replicas:
             after: dict[str, tuple[int, int]] = {}
             for name in names:
                 row = self._heads[name]
-                entry = await self.open(name, row.host, row.run_id)
+                entry = self.open(name, row.host, row.run_id)
                 after[name] = entry.inbox.last_seq, entry.outbox.last_seq
             news = await self._database.read_new(after)
             for lines in news:

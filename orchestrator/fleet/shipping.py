@@ -47,7 +47,6 @@ class _Mirror:
 
     inbox: int
     outbox: int
-    checked: bool = False  # this start has compared the log with the mirror
     since: float = 0.0  # when (monotonic) it fell behind
 
 
@@ -63,6 +62,7 @@ class Shipping:
         self._on_refused = on_refused
         self._mirrors: dict[str, _Mirror] = {}
         self._behind: dict[str, None] = {}
+        self._unchecked: dict[str, None] = {}  # not compared with their logs yet
         self._stirred = Signal()
         self._shipped = Signal()
         self._task: asyncio.Task[None] | None = None
@@ -87,11 +87,13 @@ class Shipping:
                 continue
             if row.agent not in self._mirrors:
                 self._mirrors[row.agent] = _Mirror(row.in_seq, row.out_seq)
+                self._unchecked[row.agent] = None
             self.seen(entry)
 
     def learn(self, name: str, inbox: int, outbox: int) -> None:
         """The mirror of an agent that was just taken over ends where its logs here end."""
-        self._mirrors[name] = _Mirror(inbox, outbox, checked=True)
+        self._mirrors[name] = _Mirror(inbox, outbox)
+        self._unchecked.pop(name, None)
         self.held.pop(name, None)
 
     async def compare(self) -> None:
@@ -99,16 +101,17 @@ class Shipping:
 
         A log that ends before its mirror is of an older disk: it is filled up. One that differs is forked.
         """
-        for name, mirror in list(self._mirrors.items()):
-            entry = own_entry(self._roster, name)
-            if entry is not None and not mirror.checked and name not in self.held:
-                answer = await self._compared(entry, name, mirror)
-                if answer is None:
-                    mirror.checked = True
-                    self.seen(entry)
-                else:
-                    self.held[name] = None
-                    self._on_refused(name, answer)
+        for name in list(self._unchecked):
+            entry, mirror = own_entry(self._roster, name), self._mirrors.get(name)
+            if entry is None or mirror is None or name in self.held:
+                continue
+            answer = await self._compared(entry, name, mirror)
+            self._unchecked.pop(name, None)
+            if answer is None:
+                self.seen(entry)
+            else:
+                self.held[name] = None
+                self._on_refused(name, answer)
 
     async def _compared(self, entry: AgentEntry, name: str, mirror: _Mirror) -> ShipAnswer | None:
         """Fill up the agent's logs; why that cannot be, if it cannot."""
@@ -137,6 +140,7 @@ class Shipping:
         """The agent is no longer an own one."""
         self._mirrors.pop(name, None)
         self._behind.pop(name, None)
+        self._unchecked.pop(name, None)
 
     def seen(self, entry: AgentEntry) -> None:
         """Records of an own agent have become visible."""
@@ -193,6 +197,7 @@ class Shipping:
             await wait_until(lambda: True if self._urgent else None, self._stirred, oldest + SHIP_WITHIN_S, clock)
             self._urgent = False
             try:
+                await self.compare()
                 await self._ship()
             except OrchestratorError as error:
                 if not self._lease.away:
@@ -240,7 +245,7 @@ class Shipping:
         records, size = SHIP_RECORDS, SHIP_BYTES
         for name in sorted(self._behind, key=lambda name: self._mirrors[name].since):
             entry, own = own_entry(self._roster, name), self._lease.own.get(name)
-            if entry is None or own is None or name in self.held or not self._mirrors[name].checked:
+            if entry is None or own is None or name in self.held or name in self._unchecked:
                 self._behind.pop(name, None)
                 continue
             if records <= 0 or size <= 0:

@@ -25,7 +25,7 @@ from orchestrator.journal.syscalls import REAL, SysIO
 from orchestrator.trust.provenance import Provenance
 from orchestrator.trust.state_dir import StateDirUnsafe
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(@fleet)?")
 FENCED = re.compile(r".+\.fenced-[0-9]+")
 """The name of a directory that an agent had here before it moved to another host: no id that we make has a dot."""
 IGNORE = """\
