@@ -230,6 +230,8 @@ class Moves:
                 await self._continue(entry, row)  # a crash came between the takeover and the first launch here
             self._release(name)
             self._taking.look([name])
+            if (entry := own_entry(self._roster, name)) is not None:
+                self._supervisor.tend(entry)
 
     # -- an agent that has gone ---------------------------------------------------------------------------------
 
@@ -294,6 +296,8 @@ class Moves:
         if entry is None:
             raise roster.corrupt[agent_id]
         self._shipping.learn(name, row.in_seq, row.out_seq)
+        # First: the lost owner may have handed out a task whose record it could not ship.
+        await self._taking.take([name])
         await self._continue(entry, row)
 
     async def _all_lines(self, name: str, log_name: LogName, end: int) -> list[bytes]:
@@ -322,7 +326,6 @@ class Moves:
         elif drafts:
             code = supervision.REFUSED_BY_HOST
             await roster.commit(entry, supervision.failed(entry.state, at=at, reason=refused, code=code))
-        self._supervisor.tend(entry)
 
     async def _launch(self, entry: AgentEntry, row: OwnAgent, lost_host: str) -> None:
         roster = self._roster

@@ -99,7 +99,7 @@ class Taking:
             await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
             due, self._due = self._due, {}
             try:
-                await self._round([name for name in due if name not in self.blocked])
+                await self.take([name for name in due if name not in self.blocked])
             except OrchestratorError as error:
                 log.warning("posts not taken", agents=len(due), **error.as_dict())
                 self._due = due | self._due
@@ -108,8 +108,8 @@ class Taking:
                 log.exception("bug while taking posts")
                 await elapse(AGAIN_S, clock)
 
-    async def _round(self, names: list[str]) -> None:
-        """Take until nothing is left for these agents."""
+    async def take(self, names: list[str]) -> None:
+        """Take until nothing is left for these agents; raises what the disk, tmux or the database refuses."""
         while names:
             entries = {name: own_entry(self._roster, name) for name in names}
             after = {name: entry.state.ref if entry is not None else 0 for name, entry in entries.items()}

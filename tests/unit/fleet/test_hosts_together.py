@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
@@ -21,10 +22,13 @@ class FastClock(SystemClock):
 
     def __init__(self, times=20.0):
         self.times = times
-        self._began = super().monotonic()
+        self._began, self._began_at = super().monotonic(), super().now()
 
     def monotonic(self):
         return self._began + (super().monotonic() - self._began) * self.times
+
+    def now(self):
+        return self._began_at + timedelta(seconds=self.monotonic() - self._began)
 
     def awake(self):
         return self.monotonic()
@@ -101,3 +105,104 @@ async def test_a_task_posted_at_its_home_is_done_at_its_owner_and_told_at_home(t
         assert seen.outcome == "result"
         run = home.roster.runs["run-1"]
         await until(lambda: any(record["type"] == "result" for record in run.journal.tail(20, 100_000)))
+
+
+async def deliver(owner, agent_id, task_id, epoch=1):
+    """Hand the task out to its agent."""
+    answer = await delivery.wait_for_command(
+        owner.roster, agent_id, epoch, timeout_s=60, age_s=0, req=f"w:{task_id}:{epoch}"
+    )
+    assert answer["status"] == "command", answer
+    assert answer["command"].get("task_id") == task_id
+    return answer["command"]
+
+
+async def report(owner, agent_id, task_id, kind="result", epoch=1, payload="done"):
+    return await delivery.emit_event(
+        owner.roster, agent_id, epoch, kind=kind, task_id=task_id, payload=payload, done=None, req=f"e:{task_id}:{kind}"
+    )
+
+
+@on_a_loop
+async def test_agents_of_any_host_are_spread_and_a_resent_creation_makes_none_twice(tmp_path):
+    async with fleet(tmp_path, "a", "b", "c") as (_, hosts):
+        home = hosts["a"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        wanted = [FleetCreation(f"w{n}", "any", "shell", "wait", f"c:1#{n}", {**BODY, "name": f"w{n}"}) for n in range(9)]
+        first = await home.link.create("run-1", wanted)
+        again = await home.link.create("run-1", wanted)
+        assert first == again == [f"w{n}" for n in range(9)]
+        for host in hosts.values():
+            await until(lambda host=host: len(host.supervisor.launched) == 3)
+        await until(lambda: len(home.roster.members("run-1")) == 9)
+
+
+@on_a_loop
+async def test_a_canceled_task_of_a_remote_agent_is_never_handed_out_and_a_deletion_ends_the_rest(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "b")
+        for n in (1, 2, 3):
+            await delivery.enqueue(home.roster, agent_id, task_id=f"t{n}", payload=n, req=f"c:t{n}")
+        await until(lambda: agent_id in owner.roster.agents)
+        await delivery.cancel(home.roster, agent_id, task_id="t1", req="c:x1")
+        await until(lambda: home.entry(agent_id).state.ended("t1"))
+        await deliver(owner, agent_id, "t2")
+        await home.link.stop(agent_id, force=False, req="c:stop")
+        await until(lambda: home.entry(agent_id).state.life == "deleted")
+        assert {task: home.entry(agent_id).state.ended(task).outcome for task in ("t1", "t2", "t3")} == dict.fromkeys(
+            ("t1", "t2", "t3"), "canceled"
+        )
+
+
+@on_a_loop
+async def test_an_owner_that_was_killed_takes_what_was_posted_meanwhile(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "b")
+        await until(lambda: agent_id in owner.roster.agents)
+        await owner.crash()
+        for n in (1, 2, 3):
+            await delivery.enqueue(home.roster, agent_id, task_id=f"t{n}", payload=n, req=f"c:t{n}")
+        owner.start()
+        await owner.join()
+        for n in (1, 2, 3):
+            await deliver(owner, agent_id, f"t{n}")
+            await report(owner, agent_id, f"t{n}")
+        await until(lambda: all(home.entry(agent_id).state.ended(f"t{n}") for n in (1, 2, 3)))
+
+
+@on_a_loop
+async def test_a_lost_host_gives_its_agent_and_its_task_to_another_and_a_returned_one_keeps_nothing(tmp_path):
+    async with fleet(tmp_path, "a", "b", "c") as (model, hosts):
+        home, lost = hosts["a"], hosts["b"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "b", on_host_lost="move")
+        for n in (1, 2):
+            await delivery.enqueue(home.roster, agent_id, task_id=f"t{n}", payload=n, req=f"c:t{n}")
+        await until(lambda: (agent_id, 1) in lost.supervisor.launched)
+        await deliver(lost, agent_id, "t1")
+        await until(lambda: home.entry(agent_id).state.lease)
+        model.cut("shop", "b")
+        new = await until(
+            lambda: next((h for h in (home, hosts["c"]) if (agent_id, 2) in h.supervisor.launched), None), 30
+        )
+        # The lost owner lives on, cut off: it hands out nothing more, and its result is provisional.
+        answer = await report(lost, agent_id, "t1")
+        assert answer["provisional"]
+        answer = await delivery.wait_for_command(lost.roster, agent_id, 1, timeout_s=5, age_s=0, req="w:late")
+        assert answer["status"] == "timeout"
+        command = await deliver(new, agent_id, "t1", epoch=2)
+        assert command["attempt"] == 2
+        for n in (1, 2):
+            if n == 2:
+                await deliver(new, agent_id, "t2", epoch=2)
+            await report(new, agent_id, f"t{n}", epoch=2)
+        await until(lambda: all(home.entry(agent_id).state.ended(f"t{n}") for n in (1, 2)))
+        model.heal("shop", "b")
+        await until(lambda: agent_id in lost.supervisor.evicted)
+        await until(lambda: (lost.root / ".agents" / "agents" / f"{agent_id}.fenced-1").is_dir())
+        late = await hosts["a"].database.late_lines(agent_id)
+        assert any('"result"' in line.line for _, line in late)
