@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -60,6 +60,14 @@ class InboxItem:
         values = {name: getattr(self, name) for name in _SHOWN}
         questions = None if self.questions is None else list(self.questions)
         return {"id": self.item_id, **values, "questions": questions, "answers": list(self.answers)}
+
+
+def item_of(shown: Mapping[str, Any], agent_id: str) -> InboxItem:
+    """The item that another host shows as this dict (`InboxItem.as_dict`), of the agent with this id here."""
+    values: dict[str, Any] = {name: shown[name] for name in _SHOWN if name in shown}
+    questions = shown.get("questions")
+    values |= {"agent_id": agent_id, "questions": None if questions is None else tuple(questions)}
+    return InboxItem(item_id=str(shown["id"]), answers=tuple(shown.get("answers") or ()), **values)
 
 
 _SHOWN = (

@@ -11,6 +11,7 @@ import structlog
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.core.state import Agent
 from orchestrator.fleet.acceptance import refused
+from orchestrator.fleet.agent_names import fleet_id
 from orchestrator.fleet.calls import HostCalls, Verb
 from orchestrator.fleet.database_functions import Beat, BeatRequest, FleetDatabase, HostFacts, News, Post
 from orchestrator.fleet.hosts import KnownHosts
@@ -146,6 +147,22 @@ class FleetMember:
             self._incarnation = beat.incarnation, beat.timeline
         self.taking.look()
         self.calls.asked(beat.asks)
+        for view in beat.views:
+            self._show(view.host)
+
+    def _show(self, host: str) -> None:
+        """Give the replicas of this host's agents what it has published of them."""
+        view = self.hosts.view_of(host)
+        rows, items = view.get("agents") or {}, view.get("items") or []
+        for entry in self._roster.replicas.values():
+            facts, name = entry.remote, fleet_id(entry.agent_id)
+            if facts is None or facts.host != host:
+                continue
+            row, own = rows.get(name) or {}, [item for item in items if item.get("agent_id") == name]
+            if row != facts.row or own != facts.items:
+                facts.row, facts.items = row, own
+                for listener in self._roster.replica_listeners:
+                    listener(entry)
 
     def _news(self, news: News) -> None:
         if news.kind == "posts":
@@ -175,5 +192,3 @@ class FleetMember:
 
     async def _make(self, run_id: str, home: str, agents: list[fleet_creation.PostedAgent]) -> None:
         await fleet_creation.make(self._supervisor, run_id, home, agents)
-
-

@@ -41,7 +41,9 @@ class PublishedView:
             return {}
         snapshot = self._snapshot()
         rows = {fleet_id(row["agent_id"]): row for row in snapshot["agents"] if row["agent_id"] in own}
-        items = [{**item, "agent_id": fleet_id(item["agent_id"])} for item in snapshot["inbox"] if item["agent_id"] in own]
+        items = [
+            {**item, "agent_id": fleet_id(item["agent_id"])} for item in snapshot["inbox"] if item["agent_id"] in own
+        ]
         view = {"agents": rows, "items": items}
         if len(orjson.dumps(view)) > MAX_BYTES:
             view["agents"] = {name: {**row, "screen_line": ""} for name, row in rows.items()}

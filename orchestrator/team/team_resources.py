@@ -20,6 +20,8 @@ from orchestrator.team.roster.roster import Roster
 
 JSON = "application/json"
 MAX_ARTIFACT = 256 * 1024
+ASKED_S = 20.0
+"""Longest wait for the host that has an artifact."""
 TEAM = {
     "team://snapshot": "all agents: what they do, wait for and cost; who needs a human first",
     "team://inbox": "everything that waits for a human: permissions, questions, logins, limits, errors",
@@ -51,7 +53,7 @@ class TeamResources:
             types.Resource(uri=uri, name=uri.removeprefix("team://"), mime_type=JSON, description=about)
             for uri, about in TEAM.items()
         ]
-        for agent_id in self._roster.agents:
+        for agent_id in (entry.agent_id for entry in self._roster.everyone()):
             listed += [
                 types.Resource(uri=f"agent://{agent_id}/{part}", name=f"{agent_id} {part}", mime_type=mime)
                 for part, mime in (("outbox", NDJSON), ("meta", JSON), ("artifacts", JSON))
@@ -79,21 +81,29 @@ class TeamResources:
             whole = await self._feed.once()
             shown = whole if uri == "team://snapshot" else {"inbox": whole["inbox"]}
             return _text(uri, JSON, orjson.dumps(shown).decode())  # long for 200 agents, and mostly read by a model
-        return await asyncio.to_thread(self._artifact, uri) or self._records(uri)
+        scheme, owner, path, _ = parts_of_uri(uri)
+        entry = await self._roster.reading(owner) if scheme == "agent" else None
+        if entry is not None and entry.remote is not None and path[:1] == ["artifacts"]:
+            return await self._remote_artifact(uri, entry, "/".join(path[1:]))
+        return await asyncio.to_thread(self._artifact, uri) or self._records(uri, entry)
 
     def subscribed(self, _uri: str, _session: Any) -> None:
         """Nothing has to begin."""
 
     def follow(self, marks: ResourceMarks) -> Callable[[], None]:
         """Mark what shows an agent whose records became visible, and the list if agents came or went."""
-        known = frozenset(self._roster.agents)
+
+        def here() -> frozenset[str]:
+            return frozenset((*self._roster.agents, *self._roster.replicas))
+
+        known = here()
 
         def changed(entry: AgentEntry) -> None:
             nonlocal known
             # Asked for each record on each connection, most of which have no subscription.
             marks.mark(lambda uri: uri.split("?", 1)[0] in _showing(entry))
-            if known != self._roster.agents.keys():
-                known = frozenset(self._roster.agents)
+            if len(known) != len(self._roster.agents) + len(self._roster.replicas) or known != here():
+                known = here()
                 marks.mark_list()
 
         self._roster.listeners.append(changed)
@@ -105,17 +115,27 @@ class TeamResources:
 
         return end
 
-    def _records(self, uri: str) -> types.TextResourceContents:
+    async def _remote_artifact(self, uri: str, entry: AgentEntry, name: str) -> Contents:
+        """The list of the agent's artifacts, or the beginning of one, from the host that has them."""
+        fleet = self._roster.fleet
+        assert fleet is not None
+        if not name:
+            listed = await fleet.ask(entry.agent_id, "artifacts", {}, ASKED_S)
+            return _text(uri, JSON, orjson.dumps(listed).decode())
+        chunk = await fleet.ask(entry.agent_id, "artifact", {"name": name, "from": 0, "bytes": MAX_ARTIFACT}, ASKED_S)
+        return _content(uri, base64.b64decode(chunk["data"]))
+
+    def _records(self, uri: str, entry: AgentEntry | None) -> types.TextResourceContents:
         scheme, owner, path, tail = parts_of_uri(uri)
         if scheme == "run" and path == ["broadcast"]:
             run = self._roster.runs.get(owner)
             if run is None:
                 raise BadRequest("unknown_run", f"no team run is called {owner!r}")
             return _text(uri, NDJSON, _lines(run.journal.tail(tail, 8 * PAGE_BYTES)))
-        if scheme == "agent" and path == ["outbox"]:
-            return _text(uri, NDJSON, _lines(self._roster.entry(owner).outbox.tail(tail, 8 * PAGE_BYTES)))
-        if scheme == "agent" and path == ["meta"]:
-            meta = meta_of(self._roster, self._roster.entry(owner))
+        if entry is not None and path == ["outbox"]:
+            return _text(uri, NDJSON, _lines(entry.outbox.tail(tail, 8 * PAGE_BYTES)))
+        if entry is not None and path == ["meta"]:
+            meta = meta_of(self._roster, entry)
             return _text(uri, JSON, orjson.dumps(meta, option=orjson.OPT_INDENT_2).decode())
         raise unknown_resource(uri)
 
@@ -126,18 +146,21 @@ class TeamResources:
         entry = self._roster.entry(owner)
         if len(path) == 1:
             return _text(uri, JSON, orjson.dumps(artifacts(self._roster, entry)).decode())
-        data = artifact(self._roster, entry, "/".join(path[1:]), MAX_ARTIFACT)
-        try:
-            return _text(uri, "text/plain", data.decode())
-        except UnicodeDecodeError:
-            blob = base64.b64encode(data).decode()
-            return types.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
+        return _content(uri, artifact(self._roster, entry, "/".join(path[1:]), MAX_ARTIFACT))
 
 
 def _showing(entry: AgentEntry) -> set[str]:
     """The URIs, without their queries, of what shows a change of the agent."""
     own = {f"agent://{entry.agent_id}/{part}" for part in ("outbox", "meta", "artifacts")}
     return own | {f"run://{entry.run_id}/broadcast", *TEAM}
+
+
+def _content(uri: str, data: bytes) -> Contents:
+    try:
+        return _text(uri, "text/plain", data.decode())
+    except UnicodeDecodeError:
+        blob = base64.b64encode(data).decode()
+        return types.BlobResourceContents(uri=uri, mime_type="application/octet-stream", blob=blob)
 
 
 def _lines(records: list[dict[str, Any]]) -> str:

@@ -154,5 +154,3 @@ class FleetHost:
     def entry(self, agent_id: str) -> AgentEntry:
         """The agent as this host sees it."""
         return self.roster.agents.get(agent_id) or self.roster.replicas[agent_id]
-
-

@@ -10,6 +10,8 @@ from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.roster import Roster
 
 MOST_LINES = 10_000
+ASKED_S = 10.0
+"""Longest wait for the screen of an agent on another host."""
 FRESH_S = 1.0
 """Seconds for which a look at a screen is reused: several faces may show the same agent."""
 
@@ -27,6 +29,9 @@ class PaneViews:
 
         The same screen is read from tmux at most once in ``FRESH_S`` seconds.
         """
+        if agent_id in self._roster.replicas and self._roster.fleet is not None:
+            shown = await self._roster.fleet.ask(agent_id, "peek", {"lines": lines}, ASKED_S)
+            return {**shown, "agent_id": agent_id, "tmux_pane_id": None}
         wanted, at = (agent_id, max(0, min(lines, MOST_LINES))), self._roster.clock.monotonic()
         last = self._looks.get(wanted)
         if last is None or at - last[0] >= FRESH_S:
@@ -47,6 +52,10 @@ class PaneViews:
 
     async def pane(self, *, agent_id: str) -> dict[str, Any]:
         """Where the pane is: ``{agent_id, tmux_pane_id, tmux_socket}``."""
+        if (there := self._roster.replicas.get(agent_id)) is not None and there.remote is not None:
+            host = there.remote.host
+            message = f"the pane of {agent_id} is on host {host}"
+            raise Conflict("no_pane", message, f"orchestrator host attach {host} shows it", host=host)
         entry = self._roster.entry(agent_id)
         run = self._roster.runs.get(entry.run_id)
         pane = (await self._team_panes.tagged(run)).get(agent_id) if run is not None else None

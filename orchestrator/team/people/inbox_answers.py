@@ -14,13 +14,16 @@ from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.errors import BadRequest, Conflict
 from orchestrator.base.secret_masks import one_line
 from orchestrator.base.waiting import call_off, wait_until
-from orchestrator.core.inbox_items import InboxItem, recorded_items
+from orchestrator.core.inbox_items import InboxItem, item_of, recorded_items
 from orchestrator.core.screens import QUESTIONS
 from orchestrator.team.people.answer_words import GivenAnswer, answer_given, must_take
 from orchestrator.team.people.approvals import RETURN_S, Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
+
+ANSWERED_ELSEWHERE_S = 20.0
+"""Longest wait for another host to carry out an answer."""
 
 
 class InboxAnswers:
@@ -46,7 +49,13 @@ class InboxAnswers:
         await call_off(self._tasks)
 
     def items(self, entry: AgentEntry) -> list[InboxItem]:
-        """The agent's items: its requests, what its records show, and what else is known."""
+        """The agent's items: its requests, what its records show, and what else is known.
+
+        Those of an agent on another host are as its owner has published them.
+        """
+        if entry.remote is not None:
+            items = [item_of(item, entry.agent_id) for item in entry.remote.items]
+            return [item for item in items if item.item_id not in entry.state.answers]
         requests = [pending.item for pending in self._pending.of(entry.agent_id) if not pending.answering]
         recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
         shown = (self._dialogs.item(entry, item) if item.by == "screen" else item for item in recorded)
@@ -83,9 +92,21 @@ class InboxAnswers:
                     raise Conflict("item_over", f"item {wanted} was dismissed already")
                 self._pending.remember(wanted, "dismissed")
                 return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
+        for entry in self._roster.replicas.values():
+            if any(item.item_id == wanted for item in self.items(entry)):
+                return await self._answered_elsewhere(entry, wanted, given)
         if why := self._pending.why_over(wanted):
             raise Conflict("item_over", f"item {wanted} is over: {why}")
         raise BadRequest("unknown_item", f"the inbox has no item {one_line(wanted, 100)}")
+
+    async def _answered_elsewhere(self, entry: AgentEntry, wanted: str, given: GivenAnswer) -> dict[str, Any]:
+        """Have the answer carried out by the owner of the agent, which decides as for a local one."""
+        fleet = self._roster.fleet
+        assert fleet is not None
+        body = {"item": wanted, "decision": given.decision, "text": given.text, "by": given.by.as_record(),
+                "req": given.req}  # fmt: skip
+        answer: dict[str, Any] = await fleet.ask(entry.agent_id, "answer", body, ANSWERED_ELSEWHERE_S)
+        return {**answer, "agent_id": entry.agent_id}
 
     async def returned(self, wanted: str) -> None:
         """Wait for the item while hooks of an earlier daemon may still connect to this daemon."""
@@ -102,7 +123,7 @@ class InboxAnswers:
         """The agent that the item is of; None if there is none such now."""
         if pending := self._pending.with_item(wanted):
             return self._roster.agents[pending.item.agent_id]
-        entries = self._roster.agents.values()
+        entries = self._roster.everyone()
         return next((e for e in entries if any(item.item_id == wanted for item in self.items(e))), None)
 
     async def _answer_recorded(self, entry: AgentEntry, item: InboxItem, given: GivenAnswer) -> dict[str, Any]:

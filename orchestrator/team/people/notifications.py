@@ -91,7 +91,7 @@ class Notifications:
 
     def begin(self) -> None:
         """Begin, after the agents of an earlier daemon were taken over; what began before this daemon is known."""
-        self._changed = set(self._roster.agents)
+        self._changed = {entry.agent_id for entry in self._roster.everyone()}
         self._look()
 
     def seen(self, entry: AgentEntry) -> None:
@@ -115,9 +115,9 @@ class Notifications:
 
     def _look(self) -> None:
         self._look_due = None
-        self._of = {agent_id: news for agent_id, news in self._of.items() if agent_id in self._roster.agents}
+        self._of = {agent_id: news for agent_id, news in self._of.items() if self._roster.shown(agent_id)}
         for agent_id in self._changed:
-            entry = self._roster.agents.get(agent_id)
+            entry = self._roster.shown(agent_id)
             if entry is not None:
                 self._of[agent_id] = self._news(entry)
         self._changed = set()
@@ -235,7 +235,7 @@ class Notifications:
 
     def _named(self, notices: Iterable[Notice]) -> list[Notice]:
         """The notices with the names that tell the agents apart now."""
-        agents = [entry.state for entry in self._roster.agents.values() if entry.live]
+        agents = [entry.state for entry in self._roster.everyone() if entry.live]
         names = agent_names.shown_names(agent_names.rows_of(agents))
         return [notice._replace(name=names.get(notice.agent_id, notice.name)) for notice in notices]
 

@@ -80,6 +80,7 @@ class SnapshotFeed:
         self.moved = Signal()
         self.listeners: list[Callable[[AgentEntry], None]] = []  # hear of changes that no record shows
         roster.listeners.append(self._mark)
+        roster.replica_listeners.append(self.touch)
 
     def touch(self, entry: AgentEntry) -> None:
         """Something of the agent has changed that its row may show and no record says."""
@@ -155,7 +156,8 @@ class SnapshotFeed:
 
     def _renew(self) -> None:
         changed = False
-        for agent_id, entry in self._roster.agents.items():
+        for entry in self._roster.everyone():
+            agent_id = entry.agent_id
             if not entry.live:
                 changed = self._renew_deleted(entry) or changed
                 continue
@@ -163,13 +165,7 @@ class SnapshotFeed:
             if kept is not None and agent_id not in self._dirty and kept.status == status:
                 continue
             items = tuple(self._items.items(entry))
-            content = snapshot_row(
-                row(self._roster, entry),
-                items,
-                usage=self._facts.usage(entry),
-                diff=self._facts.diff(entry),
-                screen_line=self._facts.screen_line(entry),
-            )
+            content = snapshot_row(row(self._roster, entry), items, **self._figures(entry))
             if kept is None or kept.content != content or kept.items != items:
                 changed = True
                 self._note_items(kept.items if kept is not None else (), items)
@@ -177,8 +173,8 @@ class SnapshotFeed:
             else:
                 kept.status = status
         self._dirty.clear()
-        for agent_id in self._deleted.keys() - self._roster.agents.keys():  # gc has removed its files
-            del self._deleted[agent_id]
+        for agent_id in [name for name in self._deleted if self._roster.shown(name) is None]:
+            del self._deleted[agent_id]  # gc has removed its files
         changed = self._renew_unreadable() or changed
         for agent_id in [name for name in self._rows if not self._is_shown(name)]:
             self._note_items(self._rows.pop(agent_id).items, ())
@@ -196,13 +192,30 @@ class SnapshotFeed:
             rows = list(self._contents())
             self._totals = totals(rows, past_of_run(rows, self._deleted.values()))
 
+    def _figures(self, entry: AgentEntry) -> dict[str, Any]:
+        """The facts of a row that no record has; those of a replica as its owner has published them."""
+        if entry.remote is None:
+            figures = {
+                "usage": self._facts.usage(entry),
+                "diff": self._facts.diff(entry),
+                "screen_line": self._facts.screen_line(entry),
+            }
+            return {**figures, "host": entry.state.host} if entry.state.fleet else figures
+        row = entry.remote.row
+        return {
+            "usage": row.get("usage"),
+            "diff": row.get("diff"),
+            "screen_line": str(row.get("screen_line") or ""),
+            "host": entry.remote.host,
+        }
+
     def _renew_deleted(self, entry: AgentEntry) -> bool:
         """Update a deleted agent's values for the totals; returns whether they have changed."""
         before = self._deleted.get(entry.agent_id)
         if before is not None and entry.agent_id not in self._dirty:
             return False
         agent = entry.state
-        facts = {"finished": dict(agent.outcomes), "usage": self._facts.usage(entry)}
+        facts = {"finished": dict(agent.outcomes), "usage": self._figures(entry)["usage"]}
         now = {"run_id": agent.run_id, "created_at": agent.created_at, **facts}
         self._deleted[entry.agent_id] = now
         return now != before
@@ -230,7 +243,7 @@ class SnapshotFeed:
         return changed
 
     def _is_shown(self, agent_id: str) -> bool:
-        entry = self._roster.agents.get(agent_id)
+        entry = self._roster.shown(agent_id)
         return entry.live if entry is not None else agent_id in self._roster.corrupt
 
     def _delta(self, version: int) -> dict[str, Any]:

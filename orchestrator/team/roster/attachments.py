@@ -35,6 +35,12 @@ async def attach(roster: Roster, *, agent_id: str, task_id: str, files: list[str
     A task that the agent knows already keeps its files: nothing is copied. All files are copied or none. Raises
     Conflict ``agent_ended``, BadRequest ``payload_too_large``, and ``bad_argument`` for what is no regular file.
     """
+    if agent_id in roster.replicas:
+        raise BadRequest(
+            "bad_argument",
+            f"{agent_id} is on another host, which does not get attachments",
+            "commit the files, or put them where that host can read them",
+        )
     entry = roster.entry(agent_id)
     decisions.check_task_id(task_id)
     names = _names(files)

@@ -234,9 +234,17 @@ class Roster:
             return self.entry(agent_id)
         return await self.fleet.reading(agent_id)
 
+    def everyone(self) -> list[AgentEntry]:
+        """All agents that can be read here, own ones and replicas."""
+        return [*self.agents.values(), *self.replicas.values()]
+
+    def shown(self, agent_id: str) -> AgentEntry | None:
+        """The own agent or the replica of that id."""
+        return self.agents.get(agent_id) or self.replicas.get(agent_id)
+
     def members(self, run_id: str) -> list[AgentEntry]:
         """All agents of the run, also those that other hosts own."""
-        return [entry for entry in (*self.agents.values(), *self.replicas.values()) if entry.run_id == run_id]
+        return [entry for entry in self.everyone() if entry.run_id == run_id]
 
     @contextlib.contextmanager
     def naming_successor(self, entry: AgentEntry) -> Iterator[None]:
@@ -467,7 +475,7 @@ class Roster:
 
     def close(self) -> None:
         """Close every log; await `flush` before for a clean end."""
-        for entry in (*self.agents.values(), *self.replicas.values()):
+        for entry in self.everyone():
             for journal in entry.logs.values():
                 journal.close()
         for run in self.runs.values():

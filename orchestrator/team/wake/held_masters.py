@@ -126,7 +126,7 @@ class HeldMasters:
 
     def _expects(self, run: TeamRun) -> bool:
         """Whether news may come: an agent is working, or its last end is not in the broadcast yet."""
-        entries = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id]
+        entries = self._roster.members(run.run_id)
         at_work = any(entry.live and entry.state.unfinished for entry in entries)
         return run.live and (at_work or self._roster.has_unwritten(run))
 

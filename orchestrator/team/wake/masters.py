@@ -202,7 +202,7 @@ class Masters:
         return None
 
     async def _end_team(self, run: TeamRun) -> None:
-        agents = [entry for entry in self._roster.agents.values() if entry.run_id == run.run_id and entry.live]
+        agents = [entry for entry in self._roster.members(run.run_id) if entry.live]
         for entry in agents:
             if not entry.state.stop_asked:
                 log.info("an agent is ended: its master has gone", run=run.run_id, agent=entry.agent_id)

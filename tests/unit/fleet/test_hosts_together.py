@@ -93,9 +93,7 @@ async def test_a_task_posted_at_its_home_is_done_at_its_owner_and_told_at_home(t
         answer = await delivery.enqueue(home.roster, agent_id, task_id="t1", payload={"n": 1}, req="c:2")
         assert answer["position"] == 1 and answer["state"] == "queued"
         entry = owner.roster.agents[agent_id]
-        command = await delivery.wait_for_command(
-            owner.roster, agent_id, 1, timeout_s=30, age_s=0, req="w:1"
-        )
+        command = await delivery.wait_for_command(owner.roster, agent_id, 1, timeout_s=30, age_s=0, req="w:1")
         assert command["command"]["task_id"] == "t1"
         await delivery.emit_event(
             owner.roster, agent_id, 1, kind="result", task_id="t1", payload="done", done=None, req="w:2"
@@ -119,7 +117,14 @@ async def deliver(owner, agent_id, task_id, epoch=1):
 
 async def report(owner, agent_id, task_id, kind="result", epoch=1, payload="done"):
     return await delivery.emit_event(
-        owner.roster, agent_id, epoch, kind=kind, task_id=task_id, payload=payload, done=None, req=f"e:{task_id}:{kind}"
+        owner.roster,
+        agent_id,
+        epoch,
+        kind=kind,
+        task_id=task_id,
+        payload=payload,
+        done=None,
+        req=f"e:{task_id}:{kind}",
     )
 
 
@@ -128,7 +133,9 @@ async def test_agents_of_any_host_are_spread_and_a_resent_creation_makes_none_tw
     async with fleet(tmp_path, "a", "b", "c") as (_, hosts):
         home = hosts["a"]
         await home.supervisor.team_panes.run_of_fleet("run-1", "")
-        wanted = [FleetCreation(f"w{n}", "any", "shell", "wait", f"c:1#{n}", {**BODY, "name": f"w{n}"}) for n in range(9)]
+        wanted = [
+            FleetCreation(f"w{n}", "any", "shell", "wait", f"c:1#{n}", {**BODY, "name": f"w{n}"}) for n in range(9)
+        ]
         first = await home.link.create("run-1", wanted)
         again = await home.link.create("run-1", wanted)
         assert first == again == [f"w{n}" for n in range(9)]

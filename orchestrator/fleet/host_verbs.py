@@ -1,0 +1,84 @@
+"""What a host answers to other hosts of the fleet: screens, answers to inbox items, artifacts. Each checks `[fleet.accept]`.
+
+A verb gets the name of the host that asks, which the database knows by its role, and raises the errors of local calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orchestrator.base.errors import BadRequest
+from orchestrator.fleet.agent_names import fleet_id, own_entry
+from orchestrator.fleet.calls import Verb
+from orchestrator.fleet.posting import unknown
+from orchestrator.fleet.settings import FleetSettings
+from orchestrator.team.panes.pane_views import PaneViews
+from orchestrator.team.people.answer_words import Answerer, GivenAnswer
+from orchestrator.team.roster import artifact_files
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.roster import Roster
+from orchestrator.team.wiring import TeamWiring
+
+CHUNK_BYTES = 1 << 20
+ARTIFACT_MAX = 10 << 20
+"""Largest artifact that another host may fetch."""
+
+
+def verbs_of(roster: Roster, team: TeamWiring, settings: Callable[[], FleetSettings]) -> dict[str, Verb]:
+    """The verbs of one host by name."""
+    views = PaneViews(roster, team.panes)
+
+    def agent(by_host: str, body: Mapping[str, Any], *, peeks: bool = False) -> AgentEntry:
+        """The own agent that is asked about, for a host that this one accepts."""
+        accept = settings().accept
+        if by_host != settings().host and not {by_host, "*"} & set(accept.hosts):
+            raise BadRequest("refused_by_host", f"it does not accept host {by_host}")
+        if peeks and by_host != settings().host and not accept.peek:
+            raise BadRequest("refused_by_host", "it shows its screens and files to no other host")
+        entry = own_entry(roster, str(body.get("agent")))
+        if entry is None:
+            raise unknown(str(body.get("agent")))
+        return entry
+
+    async def peek(by_host: str, body: Mapping[str, Any]) -> Any:
+        entry = agent(by_host, body, peeks=True)
+        shown = await views.peek(agent_id=entry.agent_id, lines=int(body.get("lines") or 0))
+        return {**shown, "agent_id": fleet_id(entry.agent_id)}
+
+    async def answer(by_host: str, body: Mapping[str, Any]) -> Any:
+        agent(by_host, body)
+        by = body["by"]
+        who = Answerer(f"{by['face']}@{by_host}", str(by.get("user", "")), by["acts_as"])
+        given = GivenAnswer(body["decision"], str(body.get("text") or ""), who, req=body.get("req"))
+        return await team.inbox.answer(str(body["item"]), given)
+
+    async def artifacts(by_host: str, body: Mapping[str, Any]) -> Any:
+        entry = agent(by_host, body, peeks=True)
+        return await asyncio.to_thread(artifact_files.listed, roster.root, entry.agent_id)
+
+    async def artifact(by_host: str, body: Mapping[str, Any]) -> Any:
+        entry = agent(by_host, body, peeks=True)
+        return await asyncio.to_thread(_chunk, roster, entry.agent_id, body)
+
+    return {"peek": peek, "answer": answer, "artifacts": artifacts, "artifact": artifact}
+
+
+def _chunk(roster: Roster, agent_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of an artifact: ``{data (base64), from, size, sha256 (of the part)}``."""
+    file, size = artifact_files.opened(roster.root, agent_id, str(body["name"]))
+    with file:
+        if size > ARTIFACT_MAX:
+            raise BadRequest("payload_too_large", f"the artifact has {size} bytes; at most {ARTIFACT_MAX} are sent")
+        begin = max(0, int(body.get("from") or 0))
+        file.seek(begin)
+        data = file.read(min(CHUNK_BYTES, max(0, int(body.get("bytes") or CHUNK_BYTES))))
+    return {
+        "data": base64.b64encode(data).decode(),
+        "from": begin,
+        "size": size,
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
