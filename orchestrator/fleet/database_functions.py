@@ -62,7 +62,7 @@ class Joined(NamedTuple):
 
 
 class HostRow(NamedTuple):
-    """One host of the project. ``lease_left_s`` is negative after the end of the lease; None: it has never renewed."""
+    """One host of the project. ``lease_left_s`` is negative after the end of the lease; None: it never renewed."""
 
     host: str
     lease_left_s: float | None
@@ -246,7 +246,7 @@ class ShippedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class LogPart:
-    """New records of one agent, each log dense after what the mirror is thought to have; ``life`` is that after them."""
+    """New records of one agent, each log dense after the known end of the mirror; ``life`` is that after them."""
 
     agent: str
     fence: int
@@ -355,7 +355,7 @@ class FleetDatabase(Protocol):
         """
 
     async def post(self, post: NewPost) -> PostAnswer:
-        """Accept a call for an agent; committed when it returns. A re-sent ``req`` writes too, so it is replicated."""
+        """Accept a call for an agent; committed when it returns. A re-sent ``req`` writes too: it is replicated."""
 
     async def take(self, after: Mapping[str, int], each: int = POSTS_A_ROUND) -> list[Post]:
         """Posts of own agents behind these numbers, by agent and number; at most ``each`` per agent.
@@ -373,9 +373,9 @@ class FleetDatabase(Protocol):
         """Give the agents of a lost host to live hosts, each under the next fence.
 
         Agents with ``on_host_lost = move`` move to the host with most free places that has their engine and reads
-        their logs, if there is one; the others only if the host was given up (``lost``), then to the home of their run, to
-        be ended. Conflict ``host_alive`` if its lease has not expired for `LOST_AFTER_S`; NotReady ``too_early`` if this
-        host has not renewed without a gap for `UNBROKEN_S`.
+        their logs, if there is one; the others only if the host was given up (``lost``), then to the home of their
+        run, to be ended. Conflict ``host_alive`` if its lease has not expired for `LOST_AFTER_S`; NotReady
+        ``too_early`` if this host has not renewed without a gap for `UNBROKEN_S`.
         """
 
     async def read(self, agent: str, log: LogName, after: int, lines: int, max_bytes: int) -> list[MirroredLine]:
@@ -384,7 +384,8 @@ class FleetDatabase(Protocol):
     async def read_new(self, after: Mapping[str, tuple[int, int]]) -> list[NewLines]:
         """Lines behind (inbox, outbox) of several mirrors, all of one moment; at most `NEW_LINES` of each log.
 
-        Agents without news are left out. The outbox may speak of tasks behind an inbox part that was cut at that limit.
+        Agents without news are left out. The outbox may speak of tasks behind an inbox part that was cut at that
+        limit.
         """
 
     async def late(self, agent: str, fence: int, lines: Sequence[LateLine]) -> None:
@@ -394,7 +395,10 @@ class FleetDatabase(Protocol):
         """What former owners kept of an agent, each with its fence."""
 
     async def take_run(self, run_id: str, gen: int) -> RunRow:
-        """Make this host the home of a run if its ``gen`` is still this one; the run afterwards. BadRequest ``unknown_run``."""
+        """Make this host the home of a run if its ``gen`` is still this one; returns the run as it is then.
+
+        BadRequest ``unknown_run``.
+        """
 
     async def forget(self, agents: Sequence[str]) -> list[str]:
         """Remove deleted agents of this home with their posts and logs (gc); returns those that were removed."""

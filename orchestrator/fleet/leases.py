@@ -84,7 +84,7 @@ class Lease:
                 fresh = False
             except Conflict as error:
                 self.refused = error
-                log.error("this host may not act in the fleet", **error.as_dict())
+                log.error("this host may not act in the fleet", **error.as_dict())  # noqa: TRY400  (the traceback says no more)
             except OrchestratorError as error:
                 if self.trouble is None or self.trouble.code != error.code:
                     log.warning("the fleet's database does not answer", **error.as_dict())

@@ -34,7 +34,7 @@ PLACES = {
 class HostLink:
     """The `FleetLink` of one host."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  (called once, with the parts of a host)
         self,
         host: str,
         database: FleetDatabase,

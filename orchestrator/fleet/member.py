@@ -1,4 +1,4 @@
-"""One host as a member of the fleet: makes the parts that act for it, joins them, and begins and ends them in order."""
+"""One host as a member of the fleet: makes the parts that act for it, joins them, begins and ends them in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST_CONTACT_S = 5.0
 
 
 class FleetMember:
-    """The parts of one host. ``verbs`` are what it answers to other hosts, ``view`` what it publishes of its agents."""
+    """The parts of one host. ``verbs`` are what it answers to other hosts, ``view`` what it shows of its agents."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class FleetMember:
             log.warning("the fleet's database does not answer yet", host=self.host)
         except Conflict as error:
             self.lease.refused = error
-            log.error("this host may not act in the fleet", **error.as_dict())
+            log.error("this host may not act in the fleet", **error.as_dict())  # noqa: TRY400  (the traceback says no more)
         except OrchestratorError as error:
             self.lease.trouble = error
             log.warning("the fleet's database does not answer yet", **error.as_dict())

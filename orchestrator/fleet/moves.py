@@ -1,7 +1,8 @@
-"""Moves agents from a lost host to a live one: declares the loss, takes over what came here, sets aside what has gone.
+"""Moves agents from a lost host to a live one: declares the loss, takes over what came here, sets aside what went.
 
-Who owns an agent is decided by the database alone (`FleetDatabase.move`, one transaction). The new owner continues the
-mirrored logs; a former owner that returns ends the CLI, keeps its unshipped records as late ones and its directory aside.
+Who owns an agent is decided by the database alone (`FleetDatabase.move`, one transaction). The new owner continues
+the mirrored logs; a former owner that returns ends the CLI, keeps its unshipped records as late ones and sets the
+directory aside.
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ class Moves:
     # -- an agent that has gone ---------------------------------------------------------------------------------
 
     async def _set_aside(self, name: str, entry: AgentEntry, owner: Ownership) -> None:
-        """End the CLI of an agent that another owner holds, keep what the mirror does not have, and rename its files."""
+        """End the CLI of an agent that another owner holds, keep what the mirror does not have, rename its files."""
         fence = self.fence_of(entry)
         log.warning("an agent has moved to another host", agent=name, host=owner.host, fence=owner.fence)
         await self._supervisor.evict(entry)

@@ -1,7 +1,7 @@
 """Ships the records of own agents to their mirrors, in order and byte for byte.
 
-A record is shipped once it is durable here: at once if the broadcast tells it, else within `SHIP_WITHIN_S`. Records that
-arrive while a ship is under way share the next one.
+A record is shipped once it is durable here: at once if the broadcast tells it, else within `SHIP_WITHIN_S`. Records
+that arrive while a ship is under way share the next one.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class Shipping:
                 try:
                     self._roster.fill_up(entry, log_name, [line.line.encode() for line in page])
                 except OrchestratorError as error:
-                    log.error("a log cannot be filled up from its mirror", agent=name, **error.as_dict())
+                    log.error(  # noqa: TRY400  (the traceback says no more)
+                        "a log cannot be filled up from its mirror", agent=name, **error.as_dict()
+                    )
                     return forked
         return None
 
@@ -176,7 +178,7 @@ class Shipping:
         return records, size
 
     async def shipped(self, entry: AgentEntry, seq: int, deadline: float) -> bool:
-        """Whether the outbox record is in the mirror at ``deadline`` (monotonic); False at once with the database away."""
+        """Whether the outbox record is in the mirror by ``deadline`` (monotonic); at once False without a database."""
         name = fleet_id(entry.agent_id)
 
         def look() -> bool | None:

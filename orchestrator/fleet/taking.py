@@ -1,7 +1,7 @@
 """Takes the posts of own agents: each becomes one record, by the rules of local calls, in the order of its number.
 
-Posts were accepted already, so taking never refuses. What was taken is known from the logs (`state.Agent.ref`): after a
-crash the owner goes on behind that number.
+Posts were accepted already, so taking never refuses. What was taken is known from the logs (`state.Agent.ref`): after
+a crash the owner goes on behind that number.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Make = Callable[[str, str, list[PostedAgent]], Any]
 class Taking:
     """The posts of one host's agents.
 
-    ``refused`` decides what this host takes, ``command_of`` gives its command line of a name. ``make`` creates agents,
-    ``tend`` carries out what a record asks for.
+    ``refused`` decides what this host takes, ``command_of`` gives its command line of a name. ``make`` creates
+    agents, ``tend`` carries out what a record asks for.
     """
 
     def __init__(

@@ -110,8 +110,8 @@ async def _request_restart(
 async def delete(supervisor: Supervisor, agent_id: str, *, force: bool, req: str, tell: Tell) -> dict[str, Any]:
     """End an agent (R-AC2): graceful by default, its unfinished tasks end in `canceled`, its files stay.
 
-    Returns once the agent is deleted; repeated or re-sent calls wait for the same end. If its host is away, the end is
-    accepted and ``host_state`` says so.
+    Returns once the agent is deleted; repeated or re-sent calls wait for the same end. If its host is away, the end
+    is accepted and ``host_state`` says so.
     """
     roster, clock = supervisor.roster, supervisor.roster.clock
     entry = await roster.reading(agent_id)

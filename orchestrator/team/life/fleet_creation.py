@@ -61,7 +61,7 @@ def posted(roster: Roster, spec: AgentSpec, req: str, client_name: str) -> Fleet
 
 @dataclass(frozen=True)
 class PostedAgent:
-    """An agent that this host shall make. ``agent_id`` is its id here; ``refused`` says why this host does not take it.
+    """An agent that this host shall make. ``agent_id`` is its id here; ``refused`` says why it is not taken.
 
     ``membership`` is its place in the fleet; ``command`` is this host's command line for its ``command_name``.
     """
@@ -77,7 +77,7 @@ class PostedAgent:
 
 
 def command_line_of(commands: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """This host's command line of that name; () if it has none, which `agent_plan.planned` refuses."""
+    """The command line that this host has under that name; () if it has none, which `agent_plan.planned` refuses."""
     return launch_files.command_line((), commands[name]) if name in commands else ()
 
 

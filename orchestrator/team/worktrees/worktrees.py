@@ -79,9 +79,9 @@ def plan(root: Path, cwd: Path) -> WorktreePlan:
 def make(root: Path, agent_id: str, given: WorktreePlan, suffix: str = "") -> dict[str, Any]:
     """Make the agent's worktree; returns its part of the `starting` record.
 
-    The branch is new: `orchestrator/<agent_id><suffix>`, with -2, -3 … when taken. Files of `.worktreeinclude` are copied;
-    files that cannot be copied are reported, not fatal. Raises Conflict ``worktree_taken`` if something with work is
-    in the way; Environment ``git_failed`` or ``disk_full``, with nothing left behind.
+    The branch is new: `orchestrator/<agent_id><suffix>`, with -2, -3 … when taken. Files of `.worktreeinclude` are
+    copied; files that cannot be copied are reported, not fatal. Raises Conflict ``worktree_taken`` if something with
+    work is in the way; Environment ``git_failed`` or ``disk_full``, with nothing left behind.
     """
     make_dir(home(root))
     path = home(root) / check_id(agent_id, "agent_id")
