@@ -50,7 +50,7 @@ from orchestrator.spawn.modes.mode_names import SpawnModeName
 from orchestrator.squad import tools as squad_tools
 from orchestrator.team import agent_tools
 from orchestrator.team import tools as team_tools
-from orchestrator.team.life.creation import POLICIES
+from orchestrator.team.life.agent_plan import POLICIES
 from orchestrator.team.roster.agent_views import full_of, row_of
 from orchestrator.team.roster.broadcast import digest
 from orchestrator.team.team_prompts import PROMPTS

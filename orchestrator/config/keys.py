@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from orchestrator.config.fleet_values import FLEET, AcceptTable, Dsn, Name, Remote
 from orchestrator.engines.table import ENGINES
 from orchestrator.trust.allowed import Class
 
@@ -329,6 +330,39 @@ class Config(BaseModel):
     log_format: Literal["logfmt", "json"] = _key(
         "harmless", "logfmt", "Format of the daemon's log; it has one event per line."
     )
+
+    fleet_dsn: Dsn = _key(
+        "acting", "",
+        "The fleet's PostgreSQL database: postgresql://HOST/DATABASE or key=value, with passfile and no password. "
+        "With fleet_project and fleet_host this daemon is a host of the fleet.",
+        harmless=("",),
+    )  # fmt: skip
+    fleet_project: Name = _key("acting", "", "Name of this project in the fleet.", harmless=("",))
+    fleet_host: Name = _key("acting", "", "Name of this host in the fleet.", harmless=("",))
+    fleet_places: int = _key(
+        "harmless", 8, "Number of agents of the fleet for which this host has places.", "agents", ge=1, le=1000
+    )
+    fleet_on_host_lost: Literal["wait", "move"] = _key(
+        "harmless", "wait",
+        "What happens to an agent of the fleet whose host is lost; wait: it waits for its host; move: another host "
+        "goes on with it.",
+    )  # fmt: skip
+    fleet_push: Remote = _key(
+        "acting", "",
+        "Remote of git to which the branches of the fleet's agents are pushed when a task ends; empty: none.",
+        harmless=("",),
+    )  # fmt: skip
+    fleet_accept: AcceptTable = _key(
+        "acting", {},
+        "What this host takes from other hosts: hosts, engines and roles (lists, `*`: each), the highest approval, "
+        "peek, and commands (name = command line) for the engine `command`. Empty: nothing from another host.",
+        harmless=({},),
+    )  # fmt: skip
+
+    @property
+    def in_fleet(self) -> bool:
+        """Whether this daemon is a host of a fleet."""
+        return all(getattr(self, key) for key in FLEET)
 
     @field_validator("engine")
     @classmethod

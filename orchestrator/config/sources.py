@@ -22,6 +22,7 @@ from typing import Any, get_origin
 from pydantic import ValidationError
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.config.fleet_values import FLEET
 from orchestrator.config.keys import KEYS, Config, acts, class_of, env_name, unit
 from orchestrator.trust.allowed import Allowed
 
@@ -31,6 +32,8 @@ PROJECT_FILE = ".agents/config.toml"
 """The project file's name in the project: under this its content is allowed."""
 
 NONE: Mapping[str, Any] = MappingProxyType({})
+NOT_SHOWN = frozenset({"fleet_dsn"})
+"""Keys whose refused value no error repeats: it may have a password in it."""
 FILE_ONLY = frozenset({"approvals_master"})
 """Keys that only the user's file sets: whoever starts a daemon, a master too, gives it environment and flags."""
 _TRUE = {"true", "1", "yes", "on"}
@@ -93,6 +96,7 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, ho
     ignored = tuple(key for key in of_project if key not in ours)
     if counts:
         loaded = _merged([*layers, (f"project config {project}", acting), *over])
+        _refuse_half_fleet(loaded)
         return replace(loaded, ignored=ignored, allowed=content, without=plain)
     over_it = {key for _, settings in over for key in settings}
     withheld = {
@@ -100,6 +104,7 @@ def load(root: Path, env: Mapping[str, str], flags: Mapping[str, Any] = NONE, ho
         for key, value in acting.items()
         if key not in over_it and getattr(plain.config, key) != value  # else it would make no difference
     }
+    _refuse_half_fleet(plain, withheld)
     return replace(plain, withheld=withheld, ignored=ignored)
 
 
@@ -212,6 +217,19 @@ def _refuse_elsewhere(key: str, source: str, **facts: Any) -> None:
         )
 
 
+def _refuse_half_fleet(loaded: Loaded, withheld: Mapping[str, Any] = NONE) -> None:
+    """BadRequest ``bad_config`` if a fleet is named in part, unless the rest waits for the user's word."""
+    given = [key for key in FLEET if getattr(loaded.config, key)]
+    missing = [key for key in FLEET if key not in given]
+    if given and any(key not in withheld for key in missing):
+        raise BadRequest(
+            "bad_config",
+            f"{loaded.sources[given[0]]}: {given[0]} is set without {' and '.join(missing)}",
+            f"set {', '.join(FLEET)}, or none of them",
+            key=missing[0],
+        )
+
+
 def _refuse_unknown(key: str, source: str, **facts: Any) -> None:
     if key in KEYS:
         return
@@ -233,8 +251,9 @@ def _checked(key: str, value: Any, source: str, **facts: Any) -> Any:
             if measure
             else f"see {key} in orchestrator config show"
         )
-        shown = repr(value)[:200]
-        raise BadRequest("bad_config", f"{source}: {key} = {shown}: {reasons}", step, key=key, **facts) from error
+        shown = key if key in NOT_SHOWN else f"{key} = {repr(value)[:200]}"
+        cause = None if key in NOT_SHOWN else error  # it repeats the value too
+        raise BadRequest("bad_config", f"{source}: {shown}: {reasons}", step, key=key, **facts) from cause
 
 
 def _parsed(key: str, text: str) -> Any:

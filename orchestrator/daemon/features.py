@@ -69,7 +69,7 @@ class Features:
 
     async def _join_fleet(self) -> None:
         """Become a host of the fleet, if `[fleet]` is set; nothing of it is loaded otherwise."""
-        if self._state.current.config.fleet_dsn:
+        if self._state.current.config.in_fleet:
             from orchestrator.fleet.wiring import FleetWiring  # noqa: PLC0415  (loads psycopg)
 
             self.fleet = FleetWiring(self._roster, self.team, lambda: self._state.current.config)

@@ -178,7 +178,7 @@ class Shipping:
         return records, size
 
     async def shipped(self, entry: AgentEntry, seq: int, deadline: float) -> bool:
-        """Whether the outbox record is in the mirror by ``deadline`` (monotonic); at once False without a database."""
+        """Whether the outbox record is in the mirror by ``deadline`` (monotonic); at once False without database."""
         name = fleet_id(entry.agent_id)
 
         def look() -> bool | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import BadRequest, Environment
-from orchestrator.config import keys, sources
+from orchestrator.config import fleet_values, keys, sources
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.config.keys import Config
 from orchestrator.engines.table import ENGINES
@@ -28,8 +28,14 @@ from tests.support.trusted_files import AT, allow
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = 'touch "$1"'
 # A value of each acting key that would do harm.
-EVIL = {"engine": "shell", "command": "sh -c id", "approval": "all", "trust": True}
+EVIL = {
+    "engine": "shell", "command": "sh -c id", "approval": "all", "trust": True,
+    "fleet_dsn": "host=evil.example dbname=fleet", "fleet_project": "theirs", "fleet_host": "h1", "fleet_push": "evil",
+    "fleet_accept": {"hosts": ["*"], "approval": "all", "commands": {"id": "sh -c id"}},
+}  # fmt: skip
 ACTING_KEYS = [key for key in keys.KEYS if keys.class_of(key) == "acting"]
+# The keys that name a fleet stand together.
+FLEET = {key: EVIL[key] for key in fleet_values.FLEET}
 # A value of each key that is the user's own word, other than the default.
 OWN = {
     "trust_by_digest": True, "approvals_master": True, "approvals_hold": "always", "approvals_hold_s": 5.0,
@@ -57,9 +63,18 @@ def load(root, **env):
 
 
 def toml(key, value):
+    return f"{key} = {inline(value)}\n"
+
+
+def inline(value):
     if isinstance(value, dict):
-        return f"[{key}]\n" + "".join(toml(name, inner) for name, inner in value.items())
-    return f"{key} = {json.dumps(value)}\n"
+        return "{" + ", ".join(f"{name} = {inline(inner)}" for name, inner in value.items()) + "}"
+    return json.dumps(value)
+
+
+def company(key):
+    """The other keys without which this one is refused."""
+    return {other: value for other, value in FLEET.items() if key in FLEET and other != key}
 
 
 # -- every key has a class --------------------------------------------------------------------------------------
@@ -139,6 +154,7 @@ def test_an_engine_is_harmless_only_where_its_cli_asks_whether_to_trust_the_fold
 
 @pytest.mark.parametrize("key", ACTING_KEYS)
 def test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed(root, key):
+    put(root.parent, ".config/orchestrator/config.toml", "".join(toml(*pair) for pair in company(key).items()))
     file = put(root, sources.PROJECT_FILE, toml(key, EVIL[key]) + "border = false\n")
     found = load(root)
     assert getattr(found.config, key) == Config.model_fields[key].default
@@ -157,13 +173,14 @@ def test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed(root, ke
 @pytest.mark.parametrize("key", ACTING_KEYS)
 def test_the_users_own_word_counts_as_before(root, key):
     value = EVIL[key]
-    text = str(value).lower() if isinstance(value, bool) else value
-    assert getattr(load(root, **{keys.env_name(key): text}).config, key) == value
+    text = value if isinstance(value, str) else json.dumps(value)
+    env = {keys.env_name(other): word for other, word in company(key).items()}
+    assert getattr(load(root, **env, **{keys.env_name(key): text}).config, key) == value
     put(root.parent, ".config/orchestrator/config.toml", toml(key, value))
-    assert getattr(load(root).config, key) == value
+    assert getattr(load(root, **env).config, key) == value
     put(root, sources.PROJECT_FILE, toml(key, value))
-    assert load(root).withheld == {}, "what would hold anyway makes no difference"
-    assert sources.load(root, {}, {key: value}, root.parent).withheld == {}
+    assert load(root, **env).withheld == {}, "what would hold anyway makes no difference"
+    assert sources.load(root, env, {key: value}, root.parent).withheld == {}
 
 
 @pytest.mark.parametrize("key", OWN_KEYS)
