@@ -33,6 +33,7 @@ check: venv       ## format, lint, types, spelling, generated files
 	$(PY) tools/docs.py --check
 
 test: setup       ## every test but the long forms and the real CLIs; three at once, for they also wait; ARGS=-n0 for one
+	@sh tools/setup.sh postgres
 	$(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow and not e2e" $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory test-portable)
 
@@ -52,6 +53,7 @@ test-web: setup   ## the web pages in Chromium, which it installs where it may; 
 
 e2e: setup        ## the real CLIs against scripted models, two at once; needs node, installs the CLIs into the user's cache once
 	@sh tools/setup.sh browser
+	@sh tools/setup.sh postgres
 	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "e2e and not slow" tests/e2e $(ARGS)
 
 demo: setup       ## a team of three agents on a sample project

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Prepares this directory: .venv with the packages of requirements.lock, and tmux. Idempotent, quick the second
 # time, never asks anything. `setup.sh venv [DIRECTORY]` makes the environment alone, there; `setup.sh browser` adds
-# Chromium, `setup.sh tmux-build` installs what tmux is built with, and nothing else. PYTHON=... chooses the
-# interpreter. On CI strace is installed too, for the tests that make system calls fail; they are skipped where there
-# is none.
+# Chromium. `setup.sh postgres` installs the database server of the fleet's tests, `setup.sh tmux-build` what tmux is
+# built with, and nothing else. PYTHON=... chooses the interpreter. On CI strace is installed too, for the tests that
+# make system calls fail; they are skipped where there is none.
 set -eu
 cd "$(dirname "$0")/.."
 venv=.venv
@@ -14,8 +14,8 @@ fail() {
     exit 1
 }
 
-# Installs Debian packages where that needs no password; fails quietly where it may not.
-apt_install() {
+# Whether this may install Debian packages without a password; sets what to begin such a command with.
+may_install() {
     command -v apt-get >/dev/null 2>&1 || return 1
     if [ "$(id -u)" = 0 ]; then
         as_root="env"
@@ -24,6 +24,11 @@ apt_install() {
     else
         return 1
     fi
+}
+
+# Installs Debian packages where that needs no password; fails quietly where it may not.
+apt_install() {
+    may_install || return 1
     echo "setup: installing $* with apt-get"
     $as_root DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null >&2 || true
     $as_root DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" </dev/null >&2
@@ -93,6 +98,33 @@ can_build_tmux() {
     pkg-config --exists libevent ncursesw
 }
 
+# A server of PostgreSQL 15 or newer, with the program that makes a cluster beside it.
+has_postgres() {
+    for server in "$(command -v postgres || true)" /usr/lib/postgresql/*/bin/postgres; do
+        [ -x "$server" ] && [ -x "$(dirname "$(readlink -f "$server")")/initdb" ] || continue
+        version=$("$server" --version 2>/dev/null | sed 's/^[^0-9]*//; s/[^0-9].*//')
+        [ "${version:-0}" -ge 15 ] && return 0
+    done
+    return 1
+}
+
+# Debian's package starts a cluster on port 5432 when it is installed, unless this file is there by then.
+install_postgres() {
+    may_install || return 1
+    switch=/etc/postgresql-common/createcluster.d/orchestrator.conf
+    $as_root mkdir -p "${switch%/*}"
+    echo "create_main_cluster = false" | $as_root tee "$switch" >/dev/null
+    installed=0
+    apt_install postgresql || installed=$?
+    $as_root rm -f "$switch"
+    return "$installed"
+}
+
+if [ "${1:-}" = postgres ]; then
+    has_postgres || { install_postgres && has_postgres; } ||
+        fail "needs the server of PostgreSQL 15 or newer; install it (Debian: apt-get install postgresql; macOS: brew install postgresql@17)"
+    exit 0
+fi
 if [ "${1:-}" = tmux-build ]; then
     needed="build-essential autoconf automake bison pkg-config libevent-dev libncurses-dev"
     # shellcheck disable=SC2086  # words

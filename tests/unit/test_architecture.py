@@ -41,6 +41,8 @@ PACKAGES = {
     "setup": {"base", "engines", "edge"},
     # The features. Each holds its rules, its tools, their models and their wiring.
     "team": {"base", "trust", "core", "engines", "journal", "tmux", "edge", "config", "protocol", "roles"},
+    # One team on several hosts: what a host does for the others. The team asks it through an interface of its own.
+    "fleet": {"base", "core", "engines", "journal", "config", "edge", "team"},
     "squad": {"base", "trust", "core", "engines", "journal", "edge", "config", "protocol", "roles", "team"},
     "spawn": {"base", "trust", "engines", "journal", "config", "protocol", "roles", "team", "squad"},
     "gsd": {"base", "core", "journal", "edge", "protocol"},
@@ -50,7 +52,7 @@ PACKAGES = {
     },
     # Wiring only: one process, its door, its connections.
     "daemon": {
-        "base", "trust", "core", "edge", "config", "protocol", "team", "squad", "spawn", "gsd",
+        "base", "trust", "core", "edge", "config", "protocol", "team", "fleet", "squad", "spawn", "gsd",
         "project_trust",
     },
     # What people look at: the snapshot and what shows it. Knows the daemon by its socket alone.
@@ -121,9 +123,11 @@ OWNERS = {
     "uvicorn": {"faces"},
     "segno": {"cli"},
     "psutil": {"base"},
+    "psycopg": {"fleet"},
     "structlog": {
         "protocol",
         "team",
+        "fleet",
         "squad",
         "spawn",
         "gsd",
