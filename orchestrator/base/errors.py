@@ -359,6 +359,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "repeat the call later",
     ),
     # who: the operator
+    "no_postgres": (
+        Environment,
+        "a PostgreSQL server for a demo or a test cannot be run here",
+        "install PostgreSQL 15 or newer (Debian: apt-get install postgresql)",
+    ),
     "schema_newer": (
         Environment,
         "the fleet's database was upgraded by a newer version",
