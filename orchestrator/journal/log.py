@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import Environment
@@ -96,7 +96,7 @@ class Journal:
         start: Position | None = None,
         rest: bool = False,
         seal: Seal | None = None,
-    ) -> Journal:
+    ) -> Self:
         """Open, verify and repair a log, passing each of its records to ``on_record`` once, in order.
 
         ``clean``: the last writer closed the log properly; otherwise its tail is written again and synced, because

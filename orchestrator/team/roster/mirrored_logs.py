@@ -39,6 +39,7 @@ from orchestrator.team.roster.agent_fold import located
 from orchestrator.team.roster.loading import TYPES
 from orchestrator.trust import accepted_logs
 from orchestrator.trust.accepted_logs import AcceptedPrefix, GrowingPrefix
+from orchestrator.trust.seals import Seal
 from orchestrator.trust.state_dir import StateDirUnsafe
 
 AT_ONCE = 500
@@ -160,6 +161,49 @@ def _fold(agent: state.Agent, journal: Journal, records: Sequence[Record]) -> No
 # -- a replica ------------------------------------------------------------------------------------------------------
 
 
+class ReplicaLog(Journal):
+    """A log of a replica. Beside it stands what this host has written of it, with a seal of this host.
+
+    The lines have the seal of the host that wrote them. They count only if the log ends where the note says, and is by
+    its digest what this host wrote: a stranger's line would be repeated to the masters.
+    """
+
+    _note: Path | None = None
+    _seal_of_note: Seal
+    _growing: GrowingPrefix
+
+    def countersign(self, seal: Seal) -> bool:
+        """Compare the log with its note, and keep that up to date; False if the log is not what the note says."""
+        self._note, self._seal_of_note, self._growing = self.path.with_suffix(".mirrored"), seal, GrowingPrefix()
+        try:
+            for file in log_files(self.path):
+                with file.open("rb") as opened:
+                    for line in opened:
+                        self._growing.add(line[:-1])
+            content = read_json(self._note) if self._note.exists() else None
+        except (OSError, OrchestratorError):
+            return False
+        if content is None:
+            return self.last_seq == 0
+        return seal.holds(content) and (content.get("seq"), content.get("digest")) == self._growing.prefix
+
+    def extend(self, lines: Sequence[bytes], *, sync: bool) -> list[Record]:
+        """As of every journal; the note follows the lines."""
+        records = super().extend(lines, sync=sync)
+        if records and self._note is not None:
+            for line in lines:
+                self._growing.add(line)
+            note = orjson.dumps(self._seal_of_note.sealed({"v": 1, **self._growing.prefix._asdict()}))
+            # Written over in place, not replaced: seq only grows. An old note costs no more than reading all again.
+            with contextlib.suppress(OSError):
+                fd = os.open(self._note, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                try:
+                    os.pwrite(fd, note, 0)
+                finally:
+                    os.close(fd)
+        return records
+
+
 class Replica:
     """The open logs of another host's agent, and the state that they fold to; make one with `open_replica`.
 
@@ -227,14 +271,22 @@ def _opened(paths: Paths, replica: Replica, syncer: Syncer, segment_bytes: int |
             def apply(record: Record, log: str = name) -> None:
                 state.apply(replica.state, log, record)
 
-            replica.logs[name] = Journal.open(
+            log_opened = ReplicaLog.open(
                 paths.agent_dir(replica.agent_id) / f"{name}.jsonl", syncer=syncer, types=types, durability="os",
                 on_record=apply, segment_bytes=segment_bytes,
             )  # fmt: skip
+            replica.logs[name] = log_opened
+            _countersign(paths, replica.agent_id, log_opened)
     except BaseException:
         replica.close()
         raise
     return replica
+
+
+def _countersign(paths: Paths, agent_id: str, log: ReplicaLog) -> None:
+    seal = paths.provenance.seal("mirror", agent_id, log.path.stem)
+    if seal is None or not log.countersign(seal):
+        raise Corrupt("corrupt_log", f"{log.path} is not what this host wrote", line=1)
 
 
 def owner_of(paths: Paths, agent_id: str) -> AgentOwner | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import stat
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -333,6 +335,18 @@ async def test_taken_over_again_only_the_newest_accepted_lines_count(tmp_path, m
     stale.close()
 
 
+def test_only_a_takeover_writes_what_was_accepted():
+    package = Path(mirrored_logs.__file__).parents[2]
+    users = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if re.search(r"\baccepted_logs\b", path.read_text("utf-8")) and path.name != "accepted_logs.py"
+    }
+    assert users == {"trust/provenance.py", "trust/seals.py", "team/roster/mirrored_logs.py"}
+    assert "accepted_logs.stored(" in (package / "trust" / "provenance.py").read_text("utf-8")
+    assert not re.search(r"\b(store|forget)\b", (package / "trust" / "provenance.py").read_text("utf-8"))
+
+
 # -- what it costs --------------------------------------------------------------------------------------------------
 
 
@@ -480,6 +494,30 @@ async def test_a_replica_goes_on_after_a_restart_and_is_made_anew_when_it_is_dam
     other = open_replica(paths, "a1", AgentOwner("other", "box", 1), Syncer(pytest.fail, threads=0))
     assert other.outbox.last_seq == 0
     other.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["a line more", "a line less", "a line changed", "no note", "a note of another log"])
+async def test_a_replica_that_a_stranger_has_changed_is_made_anew_and_tells_nobody_anything(tmp_path, mirror, how):
+    half = {"inbox": mirror["inbox"], "outbox": mirror["outbox"][:4]}
+    replica(tmp_path / "near", half).close()
+    paths = Paths(tmp_path / "near")
+    path, note = paths.outbox("a1"), paths.outbox("a1").with_suffix(".mirrored")
+    if how == "a line more":
+        path.write_bytes(path.read_bytes() + mirror["outbox"][4] + b"\n")
+    elif how == "a line less":
+        path.write_bytes(b"".join(line + b"\n" for line in half["outbox"][:-1]))
+    elif how == "a line changed":
+        record = json.loads(half["outbox"][-1])
+        plain = {key: value for key, value in record.items() if key not in ("v", "seq", "mac", "crc")}
+        path.write_bytes(b"".join([*(line + b"\n" for line in half["outbox"][:-1]), encode(plain, record["seq"])[1]]))
+    elif how == "no note":
+        note.unlink()
+    else:
+        note.write_bytes(paths.inbox("a1").with_suffix(".mirrored").read_bytes())
+    again = open_replica(paths, "a1", OWNER, Syncer(pytest.fail, threads=0))
+    assert (again.outbox.last_seq, again.inbox.last_seq, again.state.life) == (0, 0, "new")
+    again.close()
 
 
 @pytest.mark.anyio
