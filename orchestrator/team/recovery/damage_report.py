@@ -22,6 +22,7 @@ from orchestrator.team.recovery.agent_repair import DamagedLog, OutsideFacts, Re
 from orchestrator.team.recovery.broadcast_repair import repaired_lines
 from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.broadcast import run_file
+from orchestrator.team.roster.mirrored_logs import is_unchanged
 from orchestrator.trust.seals import Seal
 
 HALF_S = 60.0
@@ -201,8 +202,10 @@ def rebuilt_broadcast(paths: Paths, run_id: str) -> list[bytes]:
     for directory in sorted(paths.agents.iterdir()) if paths.agents.is_dir() else []:
         if paths.collected(directory).exists() or not paths.may_be_agent(directory):
             continue
-        records = []
         replica = paths.is_replica(directory)  # its lines have the seals of other hosts
+        if replica and not is_unchanged(paths, directory.name):
+            continue
+        records = []
         seal = None if replica else paths.provenance.seal("agent", directory.name, "outbox")
         try:
             for record in read_all(paths.outbox(directory.name), OUTBOX_TYPES, seal=seal):

@@ -164,8 +164,8 @@ def _fold(agent: state.Agent, journal: Journal, records: Sequence[Record]) -> No
 class ReplicaLog(Journal):
     """A log of a replica. Beside it stands what this host has written of it, with a seal of this host.
 
-    The lines have the seal of the host that wrote them. They count only if the log ends where the note says, and is by
-    its digest what this host wrote: a stranger's line would be repeated to the masters.
+    The lines have the seal of the host that wrote them. They count only if the log ends where the note says, and
+    is by its digest what this host wrote: a stranger's line would be repeated to the masters.
     """
 
     _note: Path | None = None
@@ -174,18 +174,11 @@ class ReplicaLog(Journal):
 
     def countersign(self, seal: Seal) -> bool:
         """Compare the log with its note, and keep that up to date; False if the log is not what the note says."""
-        self._note, self._seal_of_note, self._growing = self.path.with_suffix(".mirrored"), seal, GrowingPrefix()
-        try:
-            for file in log_files(self.path):
-                with file.open("rb") as opened:
-                    for line in opened:
-                        self._growing.add(line[:-1])
-            content = read_json(self._note) if self._note.exists() else None
-        except (OSError, OrchestratorError):
+        growing = _as_noted(self.path, seal)
+        if growing is None:
             return False
-        if content is None:
-            return self.last_seq == 0
-        return seal.holds(content) and (content.get("seq"), content.get("digest")) == self._growing.prefix
+        self._note, self._seal_of_note, self._growing = _note_of(self.path), seal, growing
+        return True
 
     def extend(self, lines: Sequence[bytes], *, sync: bool) -> list[Record]:
         """As of every journal; the note follows the lines."""
@@ -202,6 +195,36 @@ class ReplicaLog(Journal):
                 finally:
                     os.close(fd)
         return records
+
+
+def _note_of(path: Path) -> Path:
+    return path.with_suffix(".mirrored")
+
+
+def _as_noted(path: Path, seal: Seal) -> GrowingPrefix | None:
+    """What the log of a replica holds, if that is exactly what its note says; None if it is not."""
+    growing, note = GrowingPrefix(), _note_of(path)
+    try:
+        for file in log_files(path):
+            with file.open("rb") as lines:
+                for line in lines:
+                    growing.add(line.removesuffix(b"\n"))
+        if not note.exists():
+            return None if growing.prefix.seq else growing
+        content = read_json(note)
+    except (OSError, OrchestratorError):
+        return None
+    noted = seal.holds(content) and (content.get("seq"), content.get("digest")) == growing.prefix
+    return growing if noted else None
+
+
+def is_unchanged(paths: Paths, agent_id: str) -> bool:
+    """Whether the logs of a replica hold exactly what this host wrote, for those who read it without the daemon."""
+    seals = {name: paths.provenance.seal("mirror", agent_id, name) for name in TYPES}
+    directory = paths.agent_dir(agent_id)
+    return all(
+        seal is not None and _as_noted(directory / f"{name}.jsonl", seal) is not None for name, seal in seals.items()
+    )
 
 
 class Replica:

@@ -19,7 +19,7 @@ from orchestrator.journal.segments import log_exists
 from orchestrator.team.roster.agent_fold import folded, must_be_there
 from orchestrator.team.roster.agent_views import PAGE_BYTES, full_of, record_view, row_of
 from orchestrator.team.roster.broadcast import run_file
-from orchestrator.team.roster.mirrored_logs import owner_of
+from orchestrator.team.roster.mirrored_logs import is_unchanged, owner_of
 
 NO_DAEMON = "no daemon runs: what the files say"
 FOREIGN = "not of this machine; orchestrator trust lists what would be started"
@@ -33,7 +33,7 @@ def _status(agent: state.Agent, reason: str) -> tuple[str, str]:
 def _folded(paths: Paths, agent_id: str) -> tuple[state.Agent, int, str]:
     """As `folded`, and why its status is not known: other words for own files, a stranger's, and a replica's."""
     owner = owner_of(paths, agent_id)
-    if owner is not None:
+    if owner is not None and is_unchanged(paths, agent_id):
         return *folded(paths, agent_id), f"an agent of host {owner.host}: what was last heard of it"
     try:
         return *folded(paths, agent_id, own=True), NO_DAEMON

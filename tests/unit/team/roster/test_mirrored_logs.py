@@ -18,7 +18,7 @@ from orchestrator.core import decisions
 from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_lines import encode
-from orchestrator.journal.log_reader import page, read_all
+from orchestrator.journal.log_reader import page
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.segments import log_files
 from orchestrator.journal.syncer import Syncer
@@ -80,7 +80,23 @@ def taken(root, mirror, **more):
 
 
 def content(paths, name, agent="a1"):
-    return b"".join(file.read_bytes() for file in log_files(paths.agent_dir(agent) / f"{name}.jsonl")).splitlines()
+    return content_of(paths.agent_dir(agent) / f"{name}.jsonl")
+
+
+def content_of(path):
+    return b"".join(file.read_bytes() for file in log_files(path)).splitlines()
+
+
+def published(root, mirror):
+    """A run of this host whose broadcast repeats everything of that mirror."""
+    team = Team(root)
+    team.run()
+    run = team.roster.runs["run-1"]
+    for record in map(json.loads, mirror["outbox"]):
+        if record["type"] in BROADCAST_TYPES:
+            run.queue("a1", record)
+    run.flush()
+    team.close()
 
 
 def replica(root, mirror, owner=OWNER):
@@ -475,6 +491,9 @@ async def test_a_replica_goes_on_after_a_restart_and_is_made_anew_when_it_is_dam
 ):
     half = {name: some[: len(some) // 2] for name, some in mirror.items()}
     replica(tmp_path / "near", half).close()
+    same = open_replica(Paths(tmp_path / "near"), "a1", OWNER, Syncer(pytest.fail, threads=0))
+    assert {name: log.last_seq for name, log in same.logs.items()} == {name: len(some) for name, some in half.items()}
+    same.close()
     again = replica(tmp_path / "near", half, AgentOwner("shop", "rack", 2))
     assert again.outbox.last_seq == len(half["outbox"])
     assert again.state.life == "ready"
@@ -515,6 +534,7 @@ async def test_a_replica_that_a_stranger_has_changed_is_made_anew_and_tells_nobo
         note.unlink()
     else:
         note.write_bytes(paths.inbox("a1").with_suffix(".mirrored").read_bytes())
+    assert offline_view.agent(tmp_path / "near", "a1")["reason"] == offline_view.FOREIGN
     again = open_replica(paths, "a1", OWNER, Syncer(pytest.fail, threads=0))
     assert (again.outbox.last_seq, again.inbox.last_seq, again.state.life) == (0, 0, "new")
     again.close()
@@ -561,19 +581,26 @@ async def test_a_strangers_replica_is_foreign_and_never_becomes_an_agent(tmp_pat
 
 @pytest.mark.anyio
 async def test_a_copy_that_is_behind_its_broadcast_is_a_note_of_verify(tmp_path, mirror):
-    team = Team(tmp_path / "near")
-    team.run()
-    far = Paths(tmp_path / "far")
-    run = team.roster.runs["run-1"]
-    for record in read_all(far.outbox("a1"), OUTBOX_TYPES):
-        if record["type"] in BROADCAST_TYPES:
-            run.queue("a1", record)
-    run.flush()
-    team.close()
+    published(tmp_path / "near", mirror)
     replica(tmp_path / "near", {"inbox": mirror["inbox"], "outbox": mirror["outbox"][:3]}).close()
     report = verify(tmp_path / "near", live=False, settled=True)
     assert report.violations == []
     assert any("may be behind" in note for note in report.notes)
+
+
+@pytest.mark.anyio
+async def test_a_broadcast_is_rebuilt_from_a_replica_that_is_unchanged_and_from_no_other(tmp_path, mirror):
+    published(tmp_path / "near", mirror)
+    replica(tmp_path / "near", mirror).close()
+    paths = Paths(tmp_path / "near")
+    whole = content_of(paths.broadcast("run-1"))
+    paths.broadcast("run-1").write_bytes(b"\n".join([whole[0], b"{", *whole[2:], b""]))
+    rebuilt = [json.loads(line) for line in damage_report.rebuilt_broadcast(paths, "run-1")]
+    assert [(one["seq"], one["type"]) for one in rebuilt] == [
+        (one["seq"], one["type"]) for one in map(json.loads, whole)
+    ]
+    paths.outbox("a1").with_suffix(".mirrored").unlink()
+    assert len(damage_report.rebuilt_broadcast(paths, "run-1")) == len(whole) - 1
 
 
 # -- directories that were set aside --------------------------------------------------------------------------------
