@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,20 +164,25 @@ def state_of(place: WorktreeLocation, seconds: float = git.READ_S, *, exact: boo
 
 
 def _recorded(root: Path, agent_id: str) -> dict[str, Any] | None:
-    """The worktree in the agent's first record; None without one, or if its log cannot be read.
+    """The worktree of the agent's first record on this host; None without one, or if its log cannot be read.
 
-    A record that was not written on this machine is ignored: it could name any directory.
+    A record that was not written on this machine is ignored: it could name any directory. Of an agent that moved here
+    that record is the first launch after the move.
     """
     paths = Paths(root)
     seal = paths.provenance.seal("agent", agent_id, "outbox")
     if seal is None:
         return None
-    try:
-        first = page(paths.outbox(agent_id), OUTBOX_TYPES, 0, (1, 1), seal=seal)
-    except OrchestratorError:
-        return None
-    worktree: dict[str, Any] | None = first[0].get("worktree") if first else None
-    return worktree
+    seq, several = (0, 1) if seal.accepted is None else (seal.accepted.seq, 50)
+    with suppress(OrchestratorError):
+        while records := page(paths.outbox(agent_id), OUTBOX_TYPES, seq, (several, 1 << 20), seal=seal):
+            for record in records:
+                placed = record if record["type"] == "starting" else record.get("placed")
+                if seal.accepted is None or placed is not None:
+                    worktree: dict[str, Any] | None = (placed or {}).get("worktree")
+                    return worktree
+            seq = records[-1]["seq"]
+    return None
 
 
 def listed(root: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
-from orchestrator.core import decisions
+from orchestrator.core import decisions, fleet_rules
 from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_lines import encode
@@ -28,6 +28,7 @@ from orchestrator.team.roster import delivery, mirrored_logs, offline_view
 from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.mirrored_logs import AgentOwner, drop_replica, fence_off, open_replica, take_over
 from orchestrator.team.roster.run_records import run_records
+from orchestrator.team.worktrees import inspection
 from orchestrator.trust import accepted_logs
 from orchestrator.trust.seals import Seal
 from tests.support.damaged_team import Died, Life, dying
@@ -284,6 +285,29 @@ async def test_an_agent_of_this_host_is_never_replaced(tmp_path, mirror):
     again = Team(tmp_path / "near").load()
     assert [*again.roster.agents] == ["a1"]
     again.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("given", [True, False])
+async def test_the_worktree_of_a_moved_agent_is_the_one_that_it_was_given_here(tmp_path, mirror, given):
+    """The former owner's record names a directory of that machine; git must not work in it here."""
+    first = json.loads(mirror["outbox"][0])
+    plain = {key: value for key, value in first.items() if key not in ("v", "seq", "mac", "crc")}
+    away = {"path": "/away/w", "tree": "/away", "branch": "orchestrator/a1", "base": "0" * 40}
+    there = encode({**plain, "worktree": away}, 1)[1][:-1]
+    taken(tmp_path / "near", {**mirror, "outbox": [there, *mirror["outbox"][1:]]})
+    assert inspection.place_of(tmp_path / "near", "a1") is None
+    life = Life(tmp_path / "near")
+    entry = life.roster.agents["a1"]
+    here = {**away, "tree": str(tmp_path / "near"), "branch": "orchestrator/a1-f2"}
+    placed = {"cwd": "/", "worktree": here} if given else {"cwd": "/"}
+    while drafts := fleet_rules.moved(
+        entry.state, at=life.at(), fence=2, host="rack", lost_host="box", placed=placed
+    ):
+        await life.roster.commit(entry, drafts)
+    place = inspection.place_of(tmp_path / "near", "a1")
+    assert (place and place.branch) == (here["branch"] if given else None)
+    await life.end()
 
 
 STEPS = ["written", "accepted", "replica-dropped", "done"]
