@@ -22,6 +22,7 @@ from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core import state
 from orchestrator.journal.log import SEGMENT_BYTES, Journal
 from orchestrator.journal.log_lines import Record
+from orchestrator.journal.log_reader import READ
 from orchestrator.journal.project_files import (
     Paths,
     check_id,
@@ -206,7 +207,7 @@ def _as_noted(path: Path, seal: Seal) -> GrowingPrefix | None:
     growing, note = GrowingPrefix(), _note_of(path)
     try:
         for file in log_files(path):
-            with file.open("rb") as lines:
+            with os.fdopen(os.open(file, READ), "rb") as lines:
                 for line in lines:
                     growing.add(line.removesuffix(b"\n"))
         if not note.exists():

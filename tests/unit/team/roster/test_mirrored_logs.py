@@ -540,7 +540,9 @@ async def test_a_replica_goes_on_after_a_restart_and_is_made_anew_when_it_is_dam
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("how", ["a line more", "a line less", "a line changed", "no note", "a note of another log"])
+@pytest.mark.parametrize(
+    "how", ["a line more", "a line less", "a line changed", "no note", "a note of another log", "a pipe"]
+)
 async def test_a_replica_that_a_stranger_has_changed_is_made_anew_and_tells_nobody_anything(tmp_path, mirror, how):
     half = {"inbox": mirror["inbox"], "outbox": mirror["outbox"][:4]}
     replica(tmp_path / "near", half).close()
@@ -554,11 +556,16 @@ async def test_a_replica_that_a_stranger_has_changed_is_made_anew_and_tells_nobo
         record = json.loads(half["outbox"][-1])
         plain = {key: value for key, value in record.items() if key not in ("v", "seq", "mac", "crc")}
         path.write_bytes(b"".join([*(line + b"\n" for line in half["outbox"][:-1]), encode(plain, record["seq"])[1]]))
+    elif how == "a pipe":
+        path.unlink()
+        os.mkfifo(path)
     elif how == "no note":
         note.unlink()
     else:
         note.write_bytes(paths.inbox("a1").with_suffix(".mirrored").read_bytes())
     assert offline_view.agent(tmp_path / "near", "a1")["reason"] == offline_view.FOREIGN
+    if how == "a pipe":
+        return
     again = open_replica(paths, "a1", OWNER, Syncer(pytest.fail, threads=0))
     assert (again.outbox.last_seq, again.inbox.last_seq, again.state.life) == (0, 0, "new")
     again.close()
