@@ -73,6 +73,7 @@ class Policies(_Table):
     on_pane_closed: Annotated[Literal["cancel", "requeue"] | None, _HARMLESS] = None
     max_attempts: Annotated[int | None, Field(ge=1, le=100), _HARMLESS] = None
     stall_after_s: Annotated[float | None, Field(ge=1, le=31_536_000), _HARMLESS] = None
+    on_host_lost: Annotated[Literal["wait", "move"] | None, _HARMLESS] = None
 
 
 class Defaults(_Table):
@@ -118,6 +119,9 @@ class Defaults(_Table):
     ] = []
     policies: Annotated[Policies, _HARMLESS] = Policies()
     worktree: Annotated[bool, Field(description="it gets a git worktree and branch of its own"), _HARMLESS] = False
+    host: Annotated[
+        str, Field(max_length=63, description="host of the fleet, or any; empty: this one, not in a fleet"), _HARMLESS
+    ] = ""
 
 
 class DescribedAgent(Defaults):
@@ -152,6 +156,7 @@ class TeamFileAgent:
     env: Mapping[str, str]
     policies: Mapping[str, Any]
     worktree: bool
+    host: str = ""
 
     def arguments(self, variables: Mapping[str, str]) -> dict[str, Any]:
         """What agents_create takes; BadRequest ``bad_config`` when `env` names a variable that is not set."""
@@ -166,6 +171,7 @@ class TeamFileAgent:
             "env": {key: self._filled(key, text, variables) for key, text in self.env.items()},
             "policies": dict(self.policies),
             "worktree": self.worktree,
+            "host": self.host,
         }
         return {key: value for key, value in arguments.items() if value}
 
@@ -270,6 +276,7 @@ def _wanted(name: str, file: TeamFile, agent: DescribedAgent, root: Path) -> Tea
         env=file.defaults.env | agent.env,
         policies=policies,
         worktree=bool(settings.get("worktree", False)),
+        host=str(settings.get("host") or ""),
     )
 
 

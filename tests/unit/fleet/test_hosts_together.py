@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.base.clock import SystemClock
+from orchestrator.config.fleet_values import Accept
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.fleet_link import FleetCreation
@@ -44,7 +45,7 @@ async def fleet(tmp_path, *names, clock=None):
     hosts = {}
     for name in names:
         model.add_host("shop", name)
-        settings = FleetSettings(dsn="", project="shop", host=name)
+        settings = FleetSettings(dsn="", project="shop", host=name, accept=Accept(hosts=["*"]))
         host = FleetHost(tmp_path / name, name, clock, ModelSession(model, "shop", name), settings)
         host.start()
         await host.join()
@@ -169,7 +170,7 @@ async def test_an_owner_that_was_killed_takes_what_was_posted_meanwhile(tmp_path
         home, owner = hosts["a"], hosts["b"]
         await home.supervisor.team_panes.run_of_fleet("run-1", "")
         agent_id = await created(home, "b")
-        await until(lambda: agent_id in owner.roster.agents)
+        await until(lambda: (agent_id, 1) in owner.supervisor.launched)
         await owner.crash()
         for n in (1, 2, 3):
             await delivery.enqueue(home.roster, agent_id, task_id=f"t{n}", payload=n, req=f"c:t{n}")

@@ -268,6 +268,7 @@ PLANTED = {
     "after its end": ("behind_deleted", out("a1", 19, rec("blocked", epoch=2, reason="x")), None, A1, 19, None, ()),
     "run without files": ("unknown_run", lambda f: f.outbox["a2"][0].update(run_id="run-9"), None, A2, 1, None, ("unknown_agent",)),
     "asked twice": ("task_twice", lambda f: f.inbox["a1"].append(ask("task", "t1", req="m:9", position=1)), None, "a1/inbox.jsonl", 6, "t1", ()),
+    "post left out": ("post_order", lambda f: f.inbox["a1"][0].update(ref=3, by_host="b"), None, "a1/inbox.jsonl", 1, "t1", ()),
     "enqueued twice by one call": ("call_twice", lambda f: f.inbox["a2"].append(ask("task", "u3", req="m:7", position=3)), None, "a2/inbox.jsonl", 3, "u3", ()),
     "enqueued twice in two agents": ("call_twice", lambda f: f.inbox["a2"].append(ask("task", "u3", req="m:2", position=3)), None, "a2/inbox.jsonl", 3, "u3", ()),
     "made twice by one call": ("call_twice", lambda f: f.outbox["a2"][0].update(req="m:0"), None, A2, 1, None, ()),
