@@ -319,6 +319,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "another repository has this project name in the fleet's database",
         "set another fleet_project",
     ),
+    "cursor_old": (
+        Conflict,
+        "the run has got another home, and its broadcast was derived anew",
+        "read from since_seq 0, and pass the gen of the answer from then on",
+    ),
     "not_home": (Conflict, "another host is the home of the team run", "repeat the call at that host"),
     "host_alive": (
         Conflict,

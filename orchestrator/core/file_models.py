@@ -158,6 +158,7 @@ class RunFile(BaseModel):
     home: Annotated[str | None, Field(description="host of the fleet whose master leads the run; null: this one")] = (
         None
     )
+    gen: Annotated[int | None, Field(ge=1, description="how often the run has got a home in the fleet")] = None
     mac: FileMac = None
 
 

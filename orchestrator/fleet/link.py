@@ -14,6 +14,7 @@ from orchestrator.fleet.hosts import KnownHosts
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.posting import Posting, unknown
 from orchestrator.fleet.replicas import Replicas
+from orchestrator.fleet.run_homes import RunHomes
 from orchestrator.fleet.shipping import Shipping
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -44,6 +45,7 @@ class HostLink:
         replicas: Replicas,
         calls: HostCalls,
         hosts: KnownHosts,
+        homes: RunHomes,
     ) -> None:
         self.host = host
         self._database = database
@@ -53,6 +55,7 @@ class HostLink:
         self._replicas = replicas
         self._calls = calls
         self._hosts = hosts
+        self._homes = homes
         self._posting = Posting(database)
         self._creating: dict[str, tuple[str, str]] = {}  # fleet id -> its run and host
         self._came = Signal()
@@ -203,6 +206,14 @@ class HostLink:
     async def all_taken(self, entry: AgentEntry) -> bool:
         own = self._lease.own.get(fleet_id(entry.agent_id))
         return own is not None and entry.state.ref >= own.last_post
+
+    # -- runs ---------------------------------------------------------------------------------------------------
+
+    def gen(self, run_id: str) -> int | None:
+        return self._homes.gen(run_id)
+
+    def check_cursor(self, run_id: str, since_seq: int, gen: int | None) -> None:
+        self._homes.check(run_id, since_seq, gen)
 
     # -- hosts --------------------------------------------------------------------------------------------------
 

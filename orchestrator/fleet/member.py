@@ -19,6 +19,7 @@ from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.link import HostLink
 from orchestrator.fleet.moves import Moves
 from orchestrator.fleet.replicas import Replicas
+from orchestrator.fleet.run_homes import RunHomes
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.fleet.shipping import Shipping
 from orchestrator.fleet.taking import Taking
@@ -79,13 +80,23 @@ class FleetMember:
             command_of=self._command_of,
         )
         self.calls = HostCalls(database, roster, verbs)
+        self.homes = RunHomes(database, supervisor, host=self.host)
         self.link = HostLink(
-            self.host, database, roster, self.lease, self.shipping, self.replicas, self.calls, self.hosts
+            self.host,
+            database,
+            roster,
+            self.lease,
+            self.shipping,
+            self.replicas,
+            self.calls,
+            self.hosts,
+            self.homes,
         )
         self._joined = False
         self._incarnation = ("", 0)
         self.lease.listeners += [
-            self.hosts.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten, self._beaten,
+            self.hosts.beaten, self.homes.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten,
+            self._beaten,
         ]  # fmt: skip
 
     async def begin(self) -> None:
@@ -124,7 +135,7 @@ class FleetMember:
 
     async def close(self) -> None:
         """Stop; agents work on, and the next daemon goes on."""
-        for part in (self.moves, self.taking, self.replicas, self.shipping, self.lease, self.calls):
+        for part in (self.moves, self.homes, self.taking, self.replicas, self.shipping, self.lease, self.calls):
             await part.close()
 
     # -- what the parts ask -------------------------------------------------------------------------------------

@@ -227,6 +227,7 @@ class BroadcastArguments(Arguments):
     max_events: MaxEvents = 100
     wait_ms: WaitMs = 0
     cursor: Cursor = None
+    gen: Annotated[int | None, Field(ge=1, description="`gen` of the previous answer, if it had one.")] = None
 
 
 _NEXT = "Only with wait_ms. Pass it to the next call: some CLIs stop a model that repeats a call."

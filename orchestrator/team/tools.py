@@ -233,6 +233,7 @@ def build(supervisor: Supervisor, masters: Masters) -> dict[str, Tool]:
             since_seq=arguments.since_seq,
             max_events=arguments.max_events,
             wait_s=poll(call, arguments.wait_ms),
+            gen=arguments.gen,
         )
         if call.client.origin.leads:
             run.read = max(run.read, page["last_seq"])

@@ -136,10 +136,18 @@ async def events_read(
 
 
 async def broadcast_read(
-    roster: Roster, run: TeamRun, *, since_seq: int, max_events: int, wait_s: float
+    roster: Roster, run: TeamRun, *, since_seq: int, max_events: int, wait_s: float, gen: int | None = None
 ) -> dict[str, Any]:
-    """The broadcast records of a run after ``since_seq`` (R-E2)."""
-    return {"run_id": run.run_id, **await _page(roster, run.journal, since_seq, max_events, wait_s)}
+    """The broadcast records of a run after ``since_seq`` (R-E2); with the fleet's ``gen`` of the broadcast, if any.
+
+    Conflict ``not_home`` and ``cursor_old`` as `FleetLink.check_cursor`.
+    """
+    fleet = roster.fleet
+    if fleet is not None:
+        fleet.check_cursor(run.run_id, since_seq, gen)
+    page = await _page(roster, run.journal, since_seq, max_events, wait_s)
+    now = fleet.gen(run.run_id) if fleet is not None else None
+    return {"run_id": run.run_id, **page, **({"gen": now} if now is not None else {})}
 
 
 async def _page(roster: Roster, journal: Journal, since_seq: int, max_events: int, wait_s: float) -> dict[str, Any]:

@@ -103,6 +103,12 @@ class FleetLink(Protocol):
     async def all_taken(self, entry: AgentEntry) -> bool:
         """Whether every accepted post of the agent was taken, so that it may be recorded as deleted."""
 
+    def gen(self, run_id: str) -> int | None:
+        """Which broadcast of the run this is: it begins anew with each new home; None for a run not in the fleet."""
+
+    def check_cursor(self, run_id: str, since_seq: int, gen: int | None) -> None:
+        """Raise Conflict ``not_home`` if another host is the run's home, ``cursor_old`` for another broadcast's seq."""
+
     def host_of(self, agent_id: str) -> str:
         """The host that owns the agent, or was asked to make it."""
 

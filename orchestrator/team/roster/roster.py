@@ -34,11 +34,11 @@ from orchestrator.journal.project_files import (
     of_the_machine,
 )
 from orchestrator.journal.project_lock import ProjectClaim, claim, taken
-from orchestrator.journal.segments import log_exists
+from orchestrator.journal.segments import log_exists, log_files
 from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import agent_names
 from orchestrator.team.roster.agent_entry import AgentEntry
-from orchestrator.team.roster.broadcast import TeamRun
+from orchestrator.team.roster.broadcast import TeamRun, open_run
 from orchestrator.team.roster.checkpoints import Checkpoints
 from orchestrator.team.roster.fleet_link import FleetLink
 from orchestrator.team.roster.loading import TeamLoading, close, remove_unborn, unpublished
@@ -160,7 +160,7 @@ class Roster:
         If the clock went back, an agent's records keep their order: a later record never counts as earlier.
         """
         missing: list[tuple[str, str, int, dict[str, Any], TeamRun]] = []
-        for entry in self.agents.values():
+        for entry in self.everyone():
             run, at = self.runs.get(entry.run_id), ""
             if run is None:
                 continue
@@ -278,6 +278,25 @@ class Roster:
         if run is not None:
             entry.unpublished.extend(unpublished(entry, run))
             self._seen(entry)
+
+    def begin_broadcast_anew(self, run: TeamRun, gen: int) -> None:
+        """Set the run's broadcast aside and derive a new one from the logs of its agents.
+
+        Raises Environment if the disk refuses; the old broadcast is then continued, or begun anew at the next try.
+        """
+        config = self.config()
+        run.journal.close()
+        for file in log_files(self.paths.broadcast(run.run_id)):
+            file.rename(file.with_name(f"{file.name}.before-{gen}"))
+        opened = open_run(
+            self.paths, run.run_id, run.file, self.syncer, config.durability, clean=True,
+            segment_bytes=config.segment_bytes,
+        )  # fmt: skip
+        run.journal, run.refs, run.born = opened.journal, opened.refs, opened.born
+        run.forget_unwritten()
+        run.new_master()
+        self.checkpoints.forget_run(run.run_id)
+        self.publish_missing()
 
     def fill_up(self, entry: AgentEntry, log_name: Literal["inbox", "outbox"], lines: Sequence[bytes]) -> None:
         """Append own lines that the disk has lost to an own log, from its mirror, and fold them.

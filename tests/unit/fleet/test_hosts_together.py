@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.base.clock import SystemClock
+from orchestrator.base.errors import Conflict
 from orchestrator.config.fleet_values import Accept
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.roster import delivery
@@ -214,3 +215,36 @@ async def test_a_lost_host_gives_its_agent_and_its_task_to_another_and_a_returne
         await until(lambda: (lost.root / ".agents" / "agents" / f"{agent_id}.fenced-1").is_dir())
         late = await hosts["a"].database.late_lines(agent_id)
         assert any('"result"' in line.line for _, line in late)
+
+
+@on_a_loop
+async def test_a_master_elsewhere_takes_a_run_and_an_older_position_is_refused(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        old, new = hosts["a"], hosts["b"]
+        await old.supervisor.team_panes.run_of_fleet("run-1", "")
+        near, far = await created(old, "a", base="near"), await created(old, "b", base="far", req="c:9")
+        for owner, agent_id in ((old, near), (new, far)):
+            await until(lambda owner=owner, agent_id=agent_id: (agent_id, 1) in owner.supervisor.launched)
+            await delivery.enqueue(old.roster, agent_id, task_id="t1", payload=1, req=f"c:{agent_id}")
+            await deliver(owner, agent_id, "t1")
+            await report(owner, agent_id, "t1")
+        await until(lambda: old.entry(far).state.ended("t1"))
+        before = await delivery.broadcast_read(
+            old.roster, old.roster.runs["run-1"], since_seq=0, max_events=100, wait_s=0
+        )
+        taken = await new.member.homes.take("run-1")
+        assert taken["gen"] == 2
+        await until(lambda: near in new.roster.replicas and new.entry(near).state.ended("t1"))
+        run = new.roster.runs["run-1"]
+        await until(lambda: sum(r["type"] == "result" for r in run.journal.tail(100, 1 << 20)) == 2)
+        await until(lambda: old.roster.runs["run-1"].file.get("home") == "b")
+        with pytest.raises(Conflict) as refused:
+            await delivery.broadcast_read(old.roster, old.roster.runs["run-1"], since_seq=0, max_events=9, wait_s=0)
+        assert refused.value.code == "not_home"
+        with pytest.raises(Conflict) as refused:
+            await delivery.broadcast_read(
+                new.roster, run, since_seq=before["last_seq"], max_events=9, wait_s=0, gen=1
+            )
+        assert refused.value.code == "cursor_old"
+        page = await delivery.broadcast_read(new.roster, run, since_seq=0, max_events=100, wait_s=0)
+        assert page["gen"] == 2

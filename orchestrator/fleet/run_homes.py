@@ -1,0 +1,122 @@
+"""Which host is the home of a run: its master reads there, and its one broadcast is written there.
+
+A new master elsewhere takes the run (`FleetDatabase.take_run` raises `gen`). The new home derives the broadcast anew
+from the logs of all agents; the former home writes nothing more of others. What the database says is carried out again
+after a crash, because `gen` in run.json is written last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from orchestrator.base import failpoints
+from orchestrator.base.background_tasks import BackgroundTasks
+from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
+from orchestrator.base.waiting import call_off
+from orchestrator.fleet.database_functions import Beat, FleetDatabase, RunRow
+from orchestrator.team.life.supervisor import Supervisor
+from orchestrator.team.roster.broadcast import TeamRun
+from orchestrator.team.roster.roster import Roster
+
+log = structlog.get_logger()
+
+
+class RunHomes:
+    """The runs that have agents in the fleet, as one host knows them."""
+
+    def __init__(self, database: FleetDatabase, supervisor: Supervisor, *, host: str) -> None:
+        self._database = database
+        self._supervisor = supervisor
+        self._roster: Roster = supervisor.roster
+        self._host = host
+        self._rows: dict[str, RunRow] = {}
+        self._under_way: dict[str, None] = {}
+        self._tasks = BackgroundTasks()
+
+    async def close(self) -> None:
+        """Stop; what is half done is done again by the next daemon."""
+        await call_off(self._tasks)
+
+    def beaten(self, beat: Beat) -> None:
+        """Learn the homes, and carry out what has changed."""
+        self._rows = {row.run_id: row for row in beat.runs}
+        for row in beat.runs:
+            run = self._roster.runs.get(row.run_id)
+            here = row.home == self._host
+            if run is None:
+                outdated = here
+            else:
+                outdated = (run.file.get("gen") or 1) < row.gen or here == bool(run.file.get("home"))
+            if outdated and row.run_id not in self._under_way:
+                self._under_way[row.run_id] = None
+                self._tasks.start(self._carry_out(row))
+
+    def gen(self, run_id: str) -> int | None:
+        """How often the run has got another home, from 1; None for a run without agents in the fleet."""
+        row = self._rows.get(run_id)
+        run = self._roster.runs.get(run_id)
+        return row.gen if row is not None else run.file.get("gen") if run is not None else None
+
+    def check(self, run_id: str, since_seq: int, gen: int | None) -> None:
+        """Raise Conflict ``not_home`` at another host than the run's home, ``cursor_old`` for an older broadcast."""
+        row = self._rows.get(run_id)
+        if row is None:
+            return
+        if row.home != self._host:
+            raise Conflict(
+                "not_home",
+                f"the home of {run_id} is host {row.home}",
+                f"read it there, or take the run: orchestrator fleet take-run {run_id}",
+                host=row.home,
+            )
+        if since_seq and (gen or 1) != row.gen:
+            raise Conflict(
+                "cursor_old", f"since_seq {since_seq} belongs to an earlier broadcast of {run_id}", gen=row.gen
+            )
+
+    async def take(self, run_id: str) -> dict[str, object]:
+        """Make this host the run's home; ``{run_id, home, gen}`` once its broadcast is written here."""
+        row = self._rows.get(run_id)
+        known = 1 if row is None else row.gen
+        while True:
+            row = await self._database.take_run(run_id, known)
+            if row.home == self._host:
+                break
+            if row.gen == known:
+                raise BadRequest("unknown_run", f"run {run_id} has no agent in the fleet")
+            known = row.gen
+        await self._carry_out(row)
+        return {"run_id": run_id, "home": row.home, "gen": row.gen}
+
+    async def _carry_out(self, row: RunRow) -> None:
+        try:
+            if row.home == self._host:
+                await self._become_home(row)
+            else:
+                await self._leave(row)
+        except OrchestratorError as error:
+            log.warning("the home of a run has not changed here yet", run=row.run_id, **error.as_dict())
+        finally:
+            self._under_way.pop(row.run_id, None)
+
+    async def _become_home(self, row: RunRow) -> None:
+        run = self._roster.runs.get(row.run_id)
+        if run is None:
+            run = await self._supervisor.team_panes.run_of_fleet(row.run_id, "")
+        async with self._supervisor.team_panes.placing:
+            if (run.file.get("gen") or 1) < row.gen:
+                self._roster.begin_broadcast_anew(run, row.gen)
+                failpoints.passed("fleet:broadcast-anew")
+            run.file = {key: value for key, value in run.file.items() if key != "home"} | {"gen": row.gen}
+            await asyncio.to_thread(run.save)
+        log.info("this host is the home of a run", run=row.run_id, gen=row.gen)
+
+    async def _leave(self, row: RunRow) -> None:
+        """The run is led elsewhere; own agents of it go on here."""
+        run: TeamRun | None = self._roster.runs.get(row.run_id)
+        if run is not None and run.file.get("home") != row.home:
+            run.file = run.file | {"home": row.home, "gen": row.gen, "master": None}
+            await asyncio.to_thread(run.save)
+            log.warning("another host is the home of a run now", run=row.run_id, home=row.home)
