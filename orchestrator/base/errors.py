@@ -248,6 +248,21 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "gsd_phase_status without arguments shows the current one",
     ),
     "host_unknown": (BadRequest, "the fleet has no host with this name", "orchestrator host list shows the hosts"),
+    "no_fleet": (
+        BadRequest,
+        "host was given or the agent belongs to a fleet, and this daemon belongs to none",
+        "set fleet_dsn, fleet_project and fleet_host, or leave host out",
+    ),
+    "host_draining": (
+        BadRequest,
+        "the host is drained: it takes no new agents",
+        "name another host, or any; orchestrator host list shows the hosts",
+    ),
+    "refused_by_host": (
+        BadRequest,
+        "the host does not accept this from the host that asked for it",
+        "let it accept this there: [fleet.accept] in the configuration of that host",
+    ),
     # who: the caller, after looking again
     "spawn_run_finished": (Conflict, "the spawn run has ended already", "read it with smartspawn_run_result"),
     "home_newer": (
@@ -330,6 +345,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the host's lease has not expired, so it is not lost",
         "orchestrator host list shows it",
     ),
+    "fenced": (
+        Conflict,
+        "the agent has moved to another host, so what this host says of it does not count",
+        "ask again: agent_get shows the agent's host",
+    ),
+    "cursor_old": (
+        Conflict,
+        "another host has become the home of the team run since this cursor was given",
+        "read the broadcast from its beginning: since_seq = 0",
+    ),
     # who: nobody, wait
     "web_busy": (
         NotReady,
@@ -357,6 +382,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         NotReady,
         "the fleet's database does not answer",
         "repeat the call later; orchestrator fleet status",
+    ),
+    "host_away": (
+        NotReady,
+        "the host does not renew its lease, so nobody answers there",
+        "repeat the call later; orchestrator host list shows the hosts",
+    ),
+    "no_host": (
+        NotReady,
+        "no live host of the fleet has the engine and a free place",
+        "repeat the call later; orchestrator host list shows the hosts",
     ),
     "too_early": (
         NotReady,
@@ -484,6 +519,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         Corrupt,
         "a log has a line that is damaged or contradicts the lines before it",
         "orchestrator doctor shows file and line",
+    ),
+    "forked": (
+        Corrupt,
+        "an agent's log here and its mirror in the fleet's database contradict each other",
+        "keep a copy of the agent's directory; orchestrator verify --fleet shows where they differ",
     ),
     "unknown_version": (
         Corrupt,

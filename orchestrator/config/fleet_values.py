@@ -19,6 +19,7 @@ SECRETS = ("password", "sslpassword")
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 _COMMAND_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URI = re.compile(r"postgres(?:ql)?://")
+_HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?")
 _PAIR = re.compile(r"\s*(\w+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'(?=\s|$)|((?:[^\s'\\]|\\.)(?:[^\s\\]|\\.)*|))")
 
 
@@ -59,11 +60,11 @@ def _of_uri(dsn: str) -> dict[str, str]:
             parts["password"] = password
     rest, _, query = rest.partition("?")
     hosts, _, parts["dbname"] = rest.partition("/")
-    found = [re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]*)(?::(\d*))?", host) for host in hosts.split(",")]
-    if not all(found):
+    matches = [_HOST_AND_PORT.fullmatch(host) for host in hosts.split(",")]
+    if not all(matches):
         raise ValueError("its host and port cannot be read")
-    parts["host"] = ",".join(one[1].strip("[]") for one in found if one)
-    parts["port"] = ",".join(one[2] or "" for one in found if one)
+    parts["host"] = ",".join(match[1].strip("[]") for match in matches if match)
+    parts["port"] = ",".join(match[2] or "" for match in matches if match)
     for pair in query.split("&") if query else ():
         key, equals, value = pair.partition("=")
         if not equals:
@@ -78,7 +79,7 @@ def _dsn(value: str) -> str:
     parts = dsn_parts(value)
     if any(parts.get(key) for key in SECRETS):
         raise ValueError("it has a password; leave it out, and name a file that has it: passfile=PATH (mode 0600)")
-    if not all(one.strip() for one in (parts.get("host") or parts.get("hostaddr") or "").split(",")):
+    if not all(host.strip() for host in (parts.get("host") or parts.get("hostaddr") or "").split(",")):
         raise ValueError("it names no host; give host=, which may be the directory of a local socket")
     return value
 
@@ -121,7 +122,7 @@ def _commands(value: dict[str, str]) -> dict[str, str]:
 Word = Annotated[str, Field(min_length=1, max_length=128)]
 
 
-class Accept(BaseModel):
+class FleetAcceptance(BaseModel):
     """What this host takes from other hosts, `[fleet.accept]`; its own calls it always takes. Immutable."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", title="fleet.accept")
@@ -142,7 +143,7 @@ class Accept(BaseModel):
 
 def _accept(value: dict[str, Any]) -> dict[str, Any]:
     try:
-        Accept.model_validate(value)
+        FleetAcceptance.model_validate(value)
     except ValidationError as error:
         reasons = [
             f"{'.'.join(map(str, item['loc']))}: {str(item['msg']).removeprefix('Value error, ')}"
@@ -156,4 +157,4 @@ Dsn = Annotated[str, AfterValidator(_dsn)]
 Name = Annotated[str, AfterValidator(_name)]
 Remote = Annotated[str, AfterValidator(_remote)]
 AcceptTable = Annotated[dict[str, Any], AfterValidator(_accept)]
-"""A plain table, checked as `Accept`: what is not given stays away, so that it is shown as it was written."""
+"""A plain table, checked as `FleetAcceptance` and kept as written: so it is shown as the user knows it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from orchestrator.config.fleet_values import ANY, Accept
+from orchestrator.config.fleet_values import ANY, FleetAcceptance
 from orchestrator.fleet.database_functions import PostKind
 
 APPROVALS = ("ask", "edits", "all")
@@ -13,7 +13,7 @@ APPROVALS = ("ask", "edits", "all")
 ENDING: tuple[PostKind, ...] = ("cancel", "stop")
 
 
-def refused(accept: Accept, own_host: str, by_host: str, kind: PostKind, spec: Mapping[str, Any]) -> str:
+def refused(accept: FleetAcceptance, own_host: str, by_host: str, kind: PostKind, spec: Mapping[str, Any]) -> str:
     """Why this host does not take a post, in a sentence; "" if it takes it.
 
     ``spec`` is the body of a `create`, for the other kinds what was recorded of the agent. Posts of this host itself
@@ -25,7 +25,7 @@ def refused(accept: Accept, own_host: str, by_host: str, kind: PostKind, spec: M
     return (by_host != own_host and _not_accepted(accept, by_host, spec)) or _undefined_command(accept, spec)
 
 
-def _not_accepted(accept: Accept, by_host: str, spec: Mapping[str, Any]) -> str:
+def _not_accepted(accept: FleetAcceptance, by_host: str, spec: Mapping[str, Any]) -> str:
     engine, role, approval = spec.get("engine"), spec.get("role"), spec.get("approval") or APPROVALS[0]
     if not _named(by_host, accept.hosts):
         return f"this host takes nothing from host {by_host!r}"
@@ -43,7 +43,7 @@ def _named(name: Any, accepted: Collection[str]) -> bool:
     return isinstance(name, str) and name != "" and (ANY in accepted or name in accepted)
 
 
-def _undefined_command(accept: Accept, spec: Mapping[str, Any]) -> str:
+def _undefined_command(accept: FleetAcceptance, spec: Mapping[str, Any]) -> str:
     """The engine `command` runs only what this host defines, never its default command line."""
     if spec.get("engine") != "command":
         return ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.config.fleet_values import Accept, dsn_parts
+from orchestrator.config.fleet_values import FleetAcceptance, dsn_parts
 from orchestrator.config.keys import Config
 from orchestrator.fleet.database_functions import OnHostLost
 
@@ -25,7 +25,7 @@ class FleetSettings:
     places: int = 8
     on_host_lost: OnHostLost = "wait"
     push: str = ""
-    accept: Accept = field(default_factory=Accept)
+    accept: FleetAcceptance = field(default_factory=FleetAcceptance)
 
 
 def settings_of(config: Config) -> FleetSettings | None:
@@ -39,7 +39,7 @@ def settings_of(config: Config) -> FleetSettings | None:
         places=config.fleet_places,
         on_host_lost=config.fleet_on_host_lost,
         push=config.fleet_push,
-        accept=Accept.model_validate(config.fleet_accept),
+        accept=FleetAcceptance.model_validate(config.fleet_accept),
     )
 
 
@@ -76,13 +76,13 @@ def passfile_unusable(dsn: str) -> str:
     if not name.startswith("/"):
         return f"the password file {name!r} is no absolute path"
     try:
-        found = Path(name).stat()
+        facts = Path(name).stat()
     except OSError as error:
         return f"the password file {name} cannot be read: {error.strerror}"
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(facts.st_mode):
         return f"the password file {name} is not a regular file"
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return f"the password file {name} is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
+    if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return f"the password file {name} is open to others (mode {stat.S_IMODE(facts.st_mode):04o})"
     return ""
 
 
