@@ -1,4 +1,4 @@
-"""What a host answers to other hosts of the fleet: screens, answers to inbox items, artifacts. Each checks `[fleet.accept]`.
+"""What a host answers to other hosts of the fleet: screens, inbox items, artifacts; each checks `[fleet.accept]`.
 
 A verb gets the name of the host that asks, which the database knows by its role, and raises the errors of local calls.
 """

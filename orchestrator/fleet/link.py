@@ -185,7 +185,7 @@ class HostLink:
             return False
         if not moves:
             return True
-        # The mirror must show the launch and the last end: else a new owner could not know that this may be handed out.
+        # The mirror must show the launch and the last end: else a new owner could not know that this may go out.
         clock = self._roster.clock
         if not await self._shipping.shipped(entry, entry.published_seq, clock.monotonic() + KEPT_WITHIN_S):
             return False
