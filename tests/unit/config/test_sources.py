@@ -284,3 +284,81 @@ async def test_other_files_beside_the_watched_ones_change_nothing(root: Path, ho
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+# -- the fleet --------------------------------------------------------------------------------------------------
+
+FLEET = '[fleet]\ndsn = "host=/tmp dbname=fleet"\nproject = "shop"\nhost = "box-1"\n'
+
+
+def test_the_fleet_is_a_table_of_the_file_and_its_table_accept_is_one_setting(root: Path, home: Path) -> None:
+    write(
+        sources.user_file({}, home),
+        FLEET + 'places = 3\non_host_lost = "move"\npush = "origin"\n[fleet.accept]\nhosts = ["a", "*"]\n'
+        'engines = ["shell", "*"]\nroles = ["r"]\napproval = "edits"\npeek = false\ncommands = {build = "make -j2"}\n',
+    )
+    config = load(root, {}, {}, home).config
+    assert (config.fleet_dsn, config.fleet_project, config.fleet_host) == ("host=/tmp dbname=fleet", "shop", "box-1")
+    assert (config.fleet_places, config.fleet_on_host_lost, config.fleet_push) == (3, "move", "origin")
+    assert config.in_fleet
+    accept = {"hosts": ["a", "*"], "engines": ["shell", "*"], "roles": ["r"], "approval": "edits", "peek": False}
+    assert config.fleet_accept == {**accept, "commands": {"build": "make -j2"}}
+    env = {"ORCHESTRATOR_FLEET_ACCEPT": '{"hosts": ["b"]}', "ORCHESTRATOR_FLEET_PLACES": "5"}
+    config = load(root, env, {}, home).config
+    assert (config.fleet_accept, config.fleet_places) == ({"hosts": ["b"]}, 5), "not mixed with what a file says"
+    assert not Config().in_fleet
+
+
+@pytest.mark.parametrize("missing", ["dsn", "project", "host"])
+def test_a_fleet_is_named_whole_or_not_at_all(root: Path, home: Path, missing: str) -> None:
+    lines = [line for line in FLEET.splitlines() if not line.startswith(missing)]
+    write(sources.user_file({}, home), "\n".join(lines))
+    assert refused(root, home).facts["key"] == f"fleet_{missing}"
+    word = {"dsn": "host=/tmp", "project": "p", "host": "h"}[missing]
+    assert load(root, {f"ORCHESTRATOR_FLEET_{missing.upper()}": word}, {}, home).config.in_fleet
+    write(sources.project_file(root), f'fleet.{missing} = "{word}"\n')
+    found = load(root, {}, {}, home)
+    assert (found.config.in_fleet, found.withheld) == (False, {f"fleet_{missing}": word}), "it waits for a word"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'fleet.dsn = "postgresql://u:hush@h/f"', 'fleet.dsn = "host=h password=hush"',
+        'fleet.dsn = "host=h password = \'hush\'"', 'fleet.dsn = "postgresql://h/f?password=hush"',
+        'fleet.dsn = "postgresql://h/f?pass%77ord=hush"', 'fleet.dsn = "host=h sslpassword=hush"',
+        'fleet.dsn = "hush"', 'fleet.dsn = "host=h hush"', 'fleet.dsn = "dbname=hush"', 'fleet.dsn = "host= "',
+        'fleet.dsn = "postgresql:///hush"', 'fleet.dsn = "postgresql://a,,b/hush"', 'fleet.dsn = "host=\'hush"',
+        'fleet.dsn = "postgresql://h:hush/f"', 'fleet.dsn = "host=h\\nuser=hush"', "fleet.dsn = 5",
+        'fleet.project = "Shop"', 'fleet.project = "-a"', 'fleet.host = "a.b"', f'fleet.host = "{"a" * 64}"',
+        'fleet.host = "a\\n"', 'fleet.push = "--all"', 'fleet.push = "a b"', "fleet.places = 0", "fleet.places = 1001",
+        'fleet.on_host_lost = "stay"', 'fleet.accept = "*"', 'fleet.accept.host = ["a"]', 'fleet.accept.hosts = "a"',
+        'fleet.accept.hosts = ["A"]', 'fleet.accept.hosts = [""]', 'fleet.accept.engines = ["vim"]',
+        "fleet.accept.roles = [1]", 'fleet.accept.approval = "most"', 'fleet.accept.peek = "yes"',
+        'fleet.accept.commands = {a = ["make"]}', 'fleet.accept.commands = {a = " "}',
+        'fleet.accept.commands = {"a b" = "make"}', 'fleet.accept.commands = {a = "make \'x"}',
+    ],
+)  # fmt: skip
+def test_a_wrong_word_about_the_fleet_is_refused_and_no_password_is_repeated(
+    root: Path, home: Path, line: str
+) -> None:
+    write(sources.user_file({}, home), line + "\n")
+    error = refused(root, home)
+    assert error.facts["key"] == "_".join(line.split(" ", maxsplit=1)[0].split(".")[:2])
+    cause: BaseException | None = error
+    while cause is not None:
+        assert "hush" not in str(cause)
+        cause = cause.__cause__
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me@db.example:5433/fleet?sslmode=verify-full&passfile=/p", "postgres://a,b/f",
+        "host=db.example port=5433 dbname='a b' passfile=/p", "host = '/run/x'", "postgresql://[::1]/f",
+        "postgresql://%2Frun%2Fx/f", "postgresql:///f?host=/run/x", "hostaddr=10.0.0.1 dbname=f", "host=it\\'s",
+        "postgresql://me:@h/f",
+    ],
+)  # fmt: skip
+def test_each_form_of_a_dsn_is_accepted(dsn: str) -> None:
+    assert Config(fleet_dsn=dsn).fleet_dsn == dsn
