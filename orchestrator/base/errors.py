@@ -340,6 +340,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "read from since_seq 0, and pass the gen of the answer from then on",
     ),
     "not_home": (Conflict, "another host is the home of the team run", "repeat the call at that host"),
+    "host_has_agents": (
+        Conflict,
+        "the host has agents of the fleet",
+        "delete them; or, if its lease has expired: orchestrator host remove --lost",
+    ),
+    "host_exists": (
+        Conflict,
+        "the fleet has a host with this name",
+        "use another name, or remove that one: orchestrator host remove",
+    ),
     "host_alive": (
         Conflict,
         "the host's lease has not expired, so it is not lost",
@@ -413,6 +423,16 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         Environment,
         "the fleet's database has the tables of an older version",
         "upgrade it: orchestrator fleet init",
+    ),
+    "schema_foreign": (
+        Environment,
+        "the database has a schema orchestrator_fleet of another program",
+        "give the fleet a database of its own",
+    ),
+    "server_unsupported": (
+        Environment,
+        "the database server is older than PostgreSQL 15, or its database has another encoding than UTF8",
+        "use PostgreSQL 15 or newer, and a database made with: createdb -E UTF8 -T template0",
     ),
     "web_failed": (
         Environment,
