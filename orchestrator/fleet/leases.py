@@ -14,7 +14,7 @@ from orchestrator.base.clock import Clock
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, wait_until
 from orchestrator.core.fleet_rules import may_act
-from orchestrator.fleet.database_functions import BEAT_S, Beat, BeatRequest, FleetDatabase, OwnAgent
+from orchestrator.fleet.database_functions import BEAT_S, Beat, BeatRequest, FleetDatabase, HostFacts, OwnAgent
 
 log = structlog.get_logger()
 
@@ -26,10 +26,18 @@ class Lease:
     """The lease of one host. ``request`` makes each renewal, ``listeners`` get what it returned.
 
     ``own`` are the agents that this host owned at the last renewal, ``known`` says whether there was one. ``refused``
-    is why this host may not act at all: it is a copy of another one.
+    is why this host may not act at all: it is a copy of another one, as far as the database knows.
     """
 
-    def __init__(self, database: FleetDatabase, clock: Clock, request: Callable[[bool], BeatRequest]) -> None:
+    def __init__(
+        self,
+        database: FleetDatabase,
+        clock: Clock,
+        request: Callable[[bool], BeatRequest],
+        facts: Callable[[], HostFacts],
+    ) -> None:
+        self._facts = facts
+        self._joined = False
         self._database = database
         self._clock = clock
         self._request = request
@@ -76,15 +84,15 @@ class Lease:
         return may_act(moves=moves, fenced=name in self.fenced, renewal_age_s=self.age_s) == "act"
 
     async def _run(self) -> None:
-        fresh = True
-        while self.refused is None:
+        fresh = not self.known
+        while True:
             due = self._clock.monotonic() + BEAT_S
             try:
                 await self.renew(fresh=fresh)
                 fresh = False
             except Conflict as error:
-                self.refused = error
-                log.error("this host may not act in the fleet", **error.as_dict())  # noqa: TRY400  (the traceback says no more)
+                self.refuse(error)
+                fresh = True
             except OrchestratorError as error:
                 if self.trouble is None or self.trouble.code != error.code:
                     log.warning("the fleet's database does not answer", **error.as_dict())
@@ -97,15 +105,25 @@ class Lease:
 
     async def renew(self, *, fresh: bool) -> Beat:
         """One renewal; its answer has reached the listeners."""
+        if not self._joined:
+            await self._database.join(self._facts())
+            self._joined = True
         sent = self._clock.awake()
         beat = await self._database.beat(self._request(fresh))
         self._renewed_at = sent
         if self.trouble is not None:
             log.info("the fleet's database answers again")
-        self.trouble = None
+        self.trouble = self.refused = None
         self.own = {row.agent: row for row in beat.own}
         self.known = True
         for listener in self.listeners:
             listener(beat)
         self.renewed.notify()
         return beat
+
+    def refuse(self, error: Conflict) -> None:
+        """Do nothing in the fleet: another machine is this host, or was until a moment ago, before this one booted."""
+        self._joined = False
+        if self.refused is None:
+            log.error("this host may not act in the fleet", **error.as_dict())  # noqa: TRY400  (no bug)
+        self.refused = error

@@ -56,7 +56,7 @@ class FleetMember:
         here = settings()
         self.host, self.project = here.host, here.project
         self.hosts = KnownHosts(roster.clock)
-        self.lease = Lease(database, roster.clock, self._request)
+        self.lease = Lease(database, roster.clock, self._request, facts)
         self.shipping = Shipping(database, roster, self.lease, self._mirror_refused)
         self.taking = Taking(
             database,
@@ -92,7 +92,6 @@ class FleetMember:
             self.hosts,
             self.homes,
         )
-        self._joined = False
         self._incarnation = ("", 0)
         self.lease.listeners += [
             self.hosts.beaten, self.homes.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten,
@@ -113,15 +112,12 @@ class FleetMember:
         except TimeoutError:
             log.warning("the fleet's database does not answer yet", host=self.host)
         except Conflict as error:
-            self.lease.refused = error
-            log.error("this host may not act in the fleet", **error.as_dict())  # noqa: TRY400  (the traceback says no more)
+            self.lease.refuse(error)
         except OrchestratorError as error:
             self.lease.trouble = error
             log.warning("the fleet's database does not answer yet", **error.as_dict())
 
     async def _first_contact(self) -> None:
-        await self._database.join(self._facts())
-        self._joined = True
         await self.lease.renew(fresh=True)
         await self.shipping.compare()
 

@@ -96,6 +96,8 @@ class Moves:
         """Compare who owns what with what is here; and see which hosts are lost."""
         for name, row in self._lease.own.items():
             entry = own_entry(self._roster, name)
+            if entry is None and name in self._roster.corrupt:
+                continue  # its logs here are damaged: doctor shows and repairs them, as for a local agent
             here = 0 if entry is None else self.fence_of(entry)
             unfinished = entry is not None and entry.state.fence < row.fence and not self._rests(entry, row)
             if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or unfinished:
@@ -151,7 +153,7 @@ class Moves:
         self._taking.blocked.pop(name, None)
 
     def _own_entries(self) -> list[AgentEntry]:
-        return [entry for entry in self._roster.agents.values() if entry.state.fleet]
+        return [entry for entry in self._roster.agents.values() if entry.state.fleet and entry.live]
 
     def fence_of(self, entry: AgentEntry) -> int:
         """The fence under which this host holds the agent."""

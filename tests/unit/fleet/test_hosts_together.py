@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Conflict
-from orchestrator.config.fleet_values import Accept
+from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.fleet_link import FleetCreation
@@ -46,7 +46,7 @@ async def fleet(tmp_path, *names, clock=None):
     hosts = {}
     for name in names:
         model.add_host("shop", name)
-        settings = FleetSettings(dsn="", project="shop", host=name, accept=Accept(hosts=["*"]))
+        settings = FleetSettings(dsn="", project="shop", host=name, accept=FleetAcceptance(hosts=["*"]))
         host = FleetHost(tmp_path / name, name, clock, ModelSession(model, "shop", name), settings)
         host.start()
         await host.join()
