@@ -409,6 +409,36 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "repeat the call later",
     ),
     # who: the operator
+    "fleet_denied": (
+        Environment,
+        "the fleet's database refuses this host: its user, its password or its rights",
+        "check fleet_dsn and its passfile, or add the host again: orchestrator host add",
+    ),
+    "fleet_unreachable": (
+        Environment,
+        "the fleet's database cannot be found, or it is not the one that its certificate names",
+        "check host, database and TLS files in fleet_dsn",
+    ),
+    "fleet_full": (
+        Environment,
+        "the disk of the fleet's database is full; nothing was stored",
+        "free space on the machine of the database, then repeat the call",
+    ),
+    "fleet_failed": (
+        Environment,
+        "the fleet's database refused a statement that it should accept",
+        "orchestrator fleet doctor; the log of the database says more",
+    ),
+    "pooler_refused": (
+        Environment,
+        "a connection pooler stands between this host and the fleet's database, so news would be lost",
+        "let fleet_dsn name PostgreSQL itself",
+    ),
+    "tls_required": (
+        Environment,
+        "the connection to the fleet's database is not protected",
+        "set sslmode=verify-full in fleet_dsn, and sslrootcert where the system does not know the authority",
+    ),
     "no_postgres": (
         Environment,
         "a PostgreSQL server for a demo or a test cannot be run here",
@@ -418,6 +448,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         Environment,
         "the fleet's database was upgraded by a newer version",
         "install that version on this host",
+    ),
+    "schema_missing": (
+        Environment,
+        "the database has no tables of a fleet",
+        "make them: orchestrator fleet init --dsn DSN",
     ),
     "schema_older": (
         Environment,
