@@ -1,6 +1,6 @@
 """What the fleet asks of its database: each function is one transaction. Types and the interface, no SQL.
 
-`database.FleetConnection` calls PostgreSQL; the simulation has a model of the same functions. A test gives both the
+`fleet_connection` calls PostgreSQL; the simulation has a model of the same functions. A test gives both the
 same generated calls and expects the same answers.
 
 A connection speaks for one host of one project, which the database knows by the role of the session. So no function

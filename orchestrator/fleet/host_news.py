@@ -19,8 +19,8 @@ from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.clock import Clock, Timer
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
-from orchestrator.fleet.database_errors import statement_error
 from orchestrator.fleet.database_functions import News, NewsKind
+from orchestrator.fleet.driver_errors import statement_error
 from orchestrator.fleet.server_connection import Connection, ServerConnection
 
 log = structlog.get_logger()
@@ -37,8 +37,8 @@ PAUSE_S = 1.0
 
 KINDS: tuple[NewsKind, ...] = get_args(NewsKind)
 NOTIFY = (
-    "select pg_notify(told.channel, told.payload)"
-    " from unnest(%s::text[], %s::text[]) with ordinality as told (channel, payload, n) order by n"
+    "select pg_notify(news.channel, news.payload)"
+    " from unnest(%s::text[], %s::text[]) with ordinality as news (channel, payload, n) order by n"
 )
 
 
@@ -47,26 +47,26 @@ def channel_of(project: str, host: str) -> str:
     return "fleet_" + hashlib.sha256(f"{project}\0{host}".encode()).hexdigest()[:32]
 
 
-def payload_of(told: dict[NewsKind, dict[str, None] | None]) -> str:
+def payload_of(news: dict[NewsKind, dict[str, None] | None]) -> str:
     """What one notification carries: kinds with their agents, without names if those are too many."""
-    payload = json.dumps({kind: list(agents or ()) for kind, agents in told.items()}, separators=(",", ":"))
+    payload = json.dumps({kind: list(agents or ()) for kind, agents in news.items()}, separators=(",", ":"))
     if len(payload) > PAYLOAD_BYTES:
-        payload = json.dumps({kind: [] for kind in told}, separators=(",", ":"))
+        payload = json.dumps({kind: [] for kind in news}, separators=(",", ":"))
     return payload
 
 
 def news_of(payload: str) -> list[News]:
     """What a notification says; nothing of what no host of ours would send, for everybody may notify."""
     try:
-        told = json.loads(payload)
+        news = json.loads(payload)
     except ValueError:
         return []
-    if not isinstance(told, dict):
+    if not isinstance(news, dict):
         return []
     return [
-        News(kind, tuple(name for name in told[kind] if isinstance(name, str)))
+        News(kind, tuple(name for name in news[kind] if isinstance(name, str)))
         for kind in KINDS
-        if isinstance(told.get(kind), list)
+        if isinstance(news.get(kind), list)
     ]
 
 
@@ -85,11 +85,11 @@ class NewsSender:
 
     def tell(self, host: str, kind: NewsKind | None, agents: Iterable[str] = ()) -> None:
         """Send soon; kind None says nothing but that the way is open."""
-        told = self._waiting.setdefault(host, {})
+        news = self._waiting.setdefault(host, {})
         if kind is not None:
             names = dict.fromkeys(agents)
-            before = told.get(kind, {})
-            told[kind] = {**before, **names} if names and before is not None else None
+            before = news.get(kind, {})
+            news[kind] = {**before, **names} if names and before is not None else None
         self._send()
 
     async def close(self) -> None:
@@ -105,7 +105,7 @@ class NewsSender:
             return
         now = self._clock.monotonic()
         self._next_at = {host: at for host, at in self._next_at.items() if at > now}
-        due = {host: told for host, told in self._waiting.items() if host not in self._next_at}
+        due = {host: news for host, news in self._waiting.items() if host not in self._next_at}
         if due:
             for host in due:
                 del self._waiting[host]
@@ -122,7 +122,7 @@ class NewsSender:
     async def _sent(self, due: dict[str, dict[NewsKind, dict[str, None] | None]]) -> None:
         channels = [channel_of(self._project, host) for host in due]
         with contextlib.suppress(OrchestratorError):  # news may be lost
-            await self._connection.call(NOTIFY, [channels, [payload_of(told) for told in due.values()]])
+            await self._connection.call(NOTIFY, [channels, [payload_of(news) for news in due.values()]])
 
 
 class NewsListener:

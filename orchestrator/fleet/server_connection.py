@@ -19,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from orchestrator.base import entropy
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import Environment, OrchestratorError
-from orchestrator.fleet.database_errors import away, connection_error, statement_error
+from orchestrator.fleet.driver_errors import away, connection_error, statement_error
 from orchestrator.fleet.settings import TLS_STEP, check_connection, tls_missing
 
 STATEMENT_S = 5

@@ -13,8 +13,8 @@ from orchestrator.config.keys import Config
 from orchestrator.core.record_types import LOG_VERSION
 from orchestrator.edge import project_location
 from orchestrator.engines.table import ENGINES
-from orchestrator.fleet.database import FleetConnection
 from orchestrator.fleet.database_functions import HostFacts
+from orchestrator.fleet.fleet_connection import FleetConnection
 from orchestrator.fleet.host_verbs import verbs_of
 from orchestrator.fleet.member import FleetMember
 from orchestrator.fleet.settings import FleetSettings, settings_of

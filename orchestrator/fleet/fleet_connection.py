@@ -103,19 +103,19 @@ class FleetConnection:
             view,
             _json(request.known_views),
         )
-        (row,) = await self._notify.call(_S + "beat(%s, %s, %s, %s, %s, %s)", values)
+        (answer,) = await self._notify.call(_S + "beat(%s, %s, %s, %s, %s, %s)", values)
         if self._listener.listening and self._listener.silent_s > CALL_ITSELF_S:
             self._sender.tell(self._host, None)
-        incarnation, timeline, own, homes, hosts, runs, views, asks = row
+        incarnation, timeline, own, homes, hosts, runs, views, asks = answer
         return Beat(
             incarnation,
             timeline,
-            own=tuple(OwnAgent(*one) for one in own),
-            homes=tuple(HomeAgent(*one) for one in homes),
-            hosts=tuple(HostRow(*one) for one in hosts),
-            runs=tuple(RunRow(*one) for one in runs),
-            views=tuple(HostView(*one) for one in views),
-            asks=tuple(Ask(*one) for one in asks),
+            own=tuple(OwnAgent(*row) for row in own),
+            homes=tuple(HomeAgent(*row) for row in homes),
+            hosts=tuple(HostRow(*row) for row in hosts),
+            runs=tuple(RunRow(*row) for row in runs),
+            views=tuple(HostView(*row) for row in views),
+            asks=tuple(Ask(*row) for row in asks),
         )
 
     async def move(self, dead: str) -> list[MovedAgent]:
