@@ -36,11 +36,15 @@ class PublishedView:
         self._last = b""
 
     def _made(self) -> dict[str, Any]:
-        own = {name for name, entry in self._roster.agents.items() if entry.state.fleet and entry.live}
+        own = {name: entry for name, entry in self._roster.agents.items() if entry.state.fleet and entry.live}
         if not own:
             return {}
         snapshot = self._snapshot()
-        rows = {fleet_id(row["agent_id"]): row for row in snapshot["agents"] if row["agent_id"] in own}
+        rows = {
+            fleet_id(row["agent_id"]): {**row, "epoch": own[row["agent_id"]].state.epoch}
+            for row in snapshot["agents"]
+            if row["agent_id"] in own
+        }
         items = [
             {**item, "agent_id": fleet_id(item["agent_id"])} for item in snapshot["inbox"] if item["agent_id"] in own
         ]

@@ -37,9 +37,13 @@ class RemoteFacts:
             return agent_status.status(agent, agent_status.Presence())
         if self.away_since:
             return "unknown", f"host {self.host} is away since {self.away_since}"
-        if self.row and self.row.get("epoch") == agent.epoch:
-            return str(self.row["status"]), str(self.row.get("reason", ""))
-        return agent_status.status(agent, agent_status.Presence())
+        by_records = agent_status.status(agent, agent_status.Presence())
+        if by_records[0] != "unknown" or not self.row or self.row.get("epoch") != agent.epoch:
+            return by_records
+        # The records are newer than what its owner has published: a task that has ended is no longer held.
+        if self.row["status"] == "busy":
+            return "unknown", f"host {self.host} has not reported what it does now"
+        return str(self.row["status"]), str(self.row.get("reason", ""))
 
 
 class FleetCreation(NamedTuple):
