@@ -53,7 +53,7 @@ OPS = st.one_of(
     _op("ownership"),
     _op("join", boot=st.sampled_from("112"), copy=st.sampled_from((False, False, True)), repository=st.sampled_from(("r", "", "other"))),
     _op("beat", fresh=st.booleans(), view=st.sampled_from((None, [], {"w": "é"})), known=st.integers(0, 2), places=_places, engines=_engines),
-    _op("time", seconds=st.sampled_from((0.25, 2.0, 5.0, 10.0, 15.0, 20.0, 20.001))),
+    _op("time", seconds=st.sampled_from((0.25, 2.0, 5.0, 10.0, 15.0, 20.0, 20.000_6))),
     _op("beats", others=st.sampled_from((HOSTS, ("a", "c"), ("a",), ("b", "c"))), rounds=st.integers(1, 14)),
     _op("create", run=st.sampled_from(RUNS), new=st.lists(_new, min_size=1, max_size=2)),
     _op("task", agent=_agents, task=st.sampled_from(TASKS), req=_reqs, limit=st.sampled_from((1, 2, 9))),
