@@ -14,6 +14,8 @@ from tests.support.fleet_rows import Agent, Host, Project
 SCHEMA = 1
 NUMBERS_SKIPPED = 1_000_000
 """By how much every queue's number is raised once the database was restored or failed over."""
+GAP_S = 5.0
+"""Longest time between two renewals that counts as unbroken."""
 ENDED_LIVES = ("failed", "stopped", "deleted")
 
 
@@ -54,6 +56,11 @@ class FleetRules:
         """Whether a host may be declared lost."""
         until = host.lease_until
         return until is not None and until + timedelta(seconds=functions.LOST_AFTER_S) < caller.now
+
+    def gap(self, caller: Caller, host: Host) -> bool:
+        """Whether a renewal that comes now is not an unbroken one: the last was more than `GAP_S` ago."""
+        until = host.lease_until
+        return until is None or until < caller.now + timedelta(seconds=functions.LEASE_S - GAP_S)
 
     def unbroken(self, caller: Caller, host: Host) -> bool:
         """Whether a host may declare another one lost."""

@@ -49,7 +49,7 @@ class FleetTables(FleetRules):
         host = project.hosts[caller.host]
         if (host.instance, host.boot) != (request.instance, request.boot):
             raise Conflict("host_taken", f"{caller.host} is another machine or copy")
-        if request.fresh or not self.lives(caller, host) or host.unbroken_since is None:
+        if request.fresh or self.gap(caller, host):
             host.unbroken_since = caller.now
         host.lease_until = caller.now + timedelta(seconds=functions.LEASE_S)
         host.caps = json.loads(as_text(request.caps))
@@ -240,6 +240,7 @@ class FleetTables(FleetRules):
             if target is not None:
                 agent.host, agent.ends = target
                 agent.fence += 1
+                agent.closing = agent.closing or agent.ends
                 moved.append(functions.MovedAgent(name, agent.host, agent.fence, agent.ends))
         return moved
 

@@ -337,6 +337,15 @@ async def test_a_host_is_not_declared_lost_too_early(fleet):
     assert await fleet.a.move("b") == []
 
 
+async def test_renewals_with_a_gap_are_not_unbroken(fleet):
+    await fleet.beats("ac", 14)
+    await fleet.clock.advance(5.5)
+    await fleet.beats("ac", 20)
+    assert await refused(fleet.a.move("b")) == "too_early"
+    await fleet.beats("a", 2)
+    assert await fleet.a.move("b") == []
+
+
 async def test_a_mover_must_be_alive_and_of_one_boot(fleet):
     await fleet.beats("ac", 22)
     await fleet.clock.advance(15)
@@ -382,6 +391,7 @@ async def test_move_agents_go_to_a_host_that_can_run_them(fleet):
         functions.MovedAgent("w-2", "a", 2, True), functions.MovedAgent("w-3", "a", 2, True),
     ]  # fmt: skip
     assert [own.ends for own in (await fleet.beat("a")).own] == [True, True]
+    assert (await fleet.task("t1", agent="w-2")).status == "agent_ended"
     fleet.model.drain(P, "a", draining=False)
     await fleet.beats("c", 24)
     await fleet.beat("c", caps=CAPS | {"engines": ["codex"]})
