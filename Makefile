@@ -3,6 +3,8 @@
 PY = .venv/bin/python
 ARGS =
 VERSIONS =
+SEEDS = 200
+FROM = 0
 # Tests start hundreds of processes; each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -13,7 +15,7 @@ PORTABLE = tests/security/test_agents_stay_agents.py tests/integration/test_park
   tests/crash/test_lives.py tests/crash/test_matrix_worker.py tests/unit/squad/test_member_process.py \
   tests/unit/trust/test_launched.py
 
-.PHONY: setup venv tools check test test-portable tmux-matrix test-pythons test-web e2e demo bench bench-engines pictures soak mutants lock dist release-check clean
+.PHONY: setup venv tools check test test-portable tmux-matrix test-pythons test-web e2e demo bench bench-engines pictures sim soak mutants lock dist release-check clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
@@ -67,6 +69,9 @@ bench-engines: setup  ## what each real CLI costs as an agent, against scripted 
 
 pictures: setup   ## docs/pictures/ of a team at work, and docs/screens/; needs what e2e needs
 	$(PY) -m tools.pictures $(ARGS)
+
+sim: setup        ## local teams in virtual time, SEEDS of them from FROM on; a failing one prints how to repeat it
+	$(PY) -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
 
 soak: setup       ## the long forms of the tests
 	ORCHESTRATOR_E2E_STRICT=1 $(PY) -m pytest -o faulthandler_timeout=0 -m slow $(ARGS)

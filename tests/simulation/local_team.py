@@ -12,6 +12,7 @@ import contextlib
 import random
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -84,7 +85,7 @@ class Daemon:
         for entry in roster.agents.values():
             cli = world.clis.get(entry.agent_id)
             entry.secret = cli.secret if cli is not None and cli.epoch == entry.state.epoch else None
-        self.process.start(self.keep())
+        self.keeper = self.process.start(self.keep())
 
     async def keep(self) -> None:
         """Take each agent's next step, again and again."""
@@ -173,7 +174,9 @@ class World:
         self.daemon: Daemon | None = None
         self.busy = True
         self._lives = 0
-        self._doom: tuple[str, int, bool] | None = None  # which steps count, how many are left, and whether power goes
+        self._doom: tuple[str, int, bool] | None = (
+            None  # which steps count, how many are left, and whether power goes
+        )
         self._cut = False
 
     # -- what actors use ----------------------------------------------------------------------------------------
@@ -192,6 +195,12 @@ class World:
             delay_s = self.chance.random() * 0.02 if self.chance.random() < 0.5 else 0.0
             with contextlib.suppress(Gone):
                 return await daemon.process.call(make(daemon.roster, self.loop.time() - began), delay_s)
+
+    async def make(self, agent_id: str) -> None:
+        """Have the daemon create an agent."""
+        await self.ask(lambda roster, age: self._daemon().make(agent_id))
+        self.note(f"{agent_id} is made")
+        self.evidence.made.append(agent_id)
 
     def launch(self, agent_id: str, epoch: int, secret: str) -> None:
         """Start a CLI for a launch of the agent."""
@@ -232,7 +241,19 @@ class World:
         while self.loop.time() < BUSY_S:
             await asyncio.sleep(chance.expovariate(0.5))
             what = chance.choice(
-                ("kill", "call", "call", "failpoint", "failpoint", "full", "slow", "sync fails", "clock", "cli", "cli gone")
+                (
+                    "kill",
+                    "call",
+                    "call",
+                    "failpoint",
+                    "failpoint",
+                    "full",
+                    "slow",
+                    "sync fails",
+                    "clock",
+                    "cli",
+                    "cli gone",
+                )
             )
             cut = chance.random() < 0.5
             if what == "kill":
@@ -300,8 +321,7 @@ class World:
         supply = self.loop.create_task(self._supply_daemons())
         supply.add_done_callback(self.loop.surface)
         for agent_id in AGENTS:
-            await self.ask(lambda roster, age, name=agent_id: self._daemon().make(name))
-        self.disk.settle()
+            await self.make(agent_id)
         masters = [Master(self, f"m{n}") for n in (1, 2)]
         readers = [Reader(self, agent_id) for agent_id in (*AGENTS, "")]
         trouble = self.loop.create_task(self._trouble())
@@ -321,6 +341,8 @@ class World:
             cli.process.die()
         supply.cancel()
         daemon = self._daemon()
+        daemon.keeper.cancel()
+        await asyncio.sleep(0)
         states = {name: entry.state for name, entry in daemon.roster.agents.items()}
         await daemon.process.call(daemon.roster.flush())
         daemon.process.run(daemon.roster.close)
@@ -388,7 +410,9 @@ def _surroundings(seed: int) -> Iterator[list[str]]:
             entropy.replaced(random.Random(f"entropy {seed}").randbytes),
             mock.patch.object(failpoints, "passed", _step),
             mock.patch.object(checkpoints, "PAUSE_S", 0.0),
+            warnings.catch_warnings(),
         ):
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # of calls whose process died first
             yield bugs
     finally:
         structlog.configure(**before)
@@ -401,7 +425,10 @@ def play(seed: int, trace: list[str] | None = None) -> None:
     try:
         root = place / "p"
         root.mkdir()
-        with mock.patch.dict("os.environ", {"ORCHESTRATOR_STATE_DIR": str(place / "state")}), _surroundings(seed) as bugs:
+        with (
+            mock.patch.dict("os.environ", {"ORCHESTRATOR_STATE_DIR": str(place / "state")}),
+            _surroundings(seed) as bugs,
+        ):
             world = World(root, seed)
             if trace is not None:
                 world.trace = trace

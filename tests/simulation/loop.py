@@ -119,7 +119,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 result = func(*args)
             except ProcessDied:
                 raise
-            except BaseException as error:  # it belongs to whoever waits for the job
+            except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the job
                 if not future.done():
                     future.set_exception(error)
             else:
@@ -202,7 +202,7 @@ class Process:
         async def serve() -> None:
             try:
                 result = await work
-            except Exception as error:  # it is the caller's
+            except Exception as error:  # noqa: BLE001 - it is the caller's
                 result = error
             if delay_s:
                 await asyncio.sleep(delay_s)

@@ -7,10 +7,11 @@ sent again, sent twice, late, and never read.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.clock import rfc3339
-from orchestrator.base.errors import BadRequest, Conflict, Environment, NotReady, OrchestratorError
+from orchestrator.base.errors import BadRequest, Conflict, Environment, NotReady
 from orchestrator.core import decisions, supervision
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.roster import Roster
@@ -42,12 +43,13 @@ class Master(Actor):
         super().__init__(world, name)
         self.done = False
         self._tasks: list[tuple[str, str]] = []
+        self._agents = ["a1", "a1", "a2", "a3"]
         self.process.start(self._live())
 
     async def _live(self) -> None:
         while self.world.busy:
             await asyncio.sleep(self.chance.expovariate(1.2))
-            agent_id = self.chance.choice(("a1", "a1", "a2", "a3"))
+            agent_id = self.chance.choice(self._agents)
             try:
                 await self._do(agent_id)
             except (Environment, NotReady):
@@ -65,10 +67,14 @@ class Master(Actor):
             agent_id, task_id = self.chance.choice(self._tasks[-6:])
             await ask(lambda roster, age: delivery.cancel(roster, agent_id, task_id=task_id, req=req))
             self.world.note(f"{self.name}: canceled {task_id}")
+        elif what < 0.92 and len(self._agents) < 7:
+            await self.world.make(name := f"{self.name}-{self._calls}")
+            self._agents.append(name)
         elif what < 0.97:
             await ask(lambda roster, age: self._restart(roster, agent_id, req))
         else:
-            await ask(lambda roster, age: self._stop(roster, "a3", req))
+            force = self.chance.random() < 0.3
+            await ask(lambda roster, age: self._stop(roster, "a3", req, force=force))
 
     async def _enqueue(self, agent_id: str, own: str | None, req: str) -> None:
         payload = {"work": req, "room": "x" * self.chance.choice((1, 10, 300))}
@@ -89,12 +95,9 @@ class Master(Actor):
         at = rfc3339(roster.clock.now())
         await roster.commit(entry, supervision.restart(entry.state, fresh=False, req=req, at=at))
 
-    async def _stop(self, roster: Roster, agent_id: str, req: str) -> None:
+    async def _stop(self, roster: Roster, agent_id: str, req: str, *, force: bool) -> None:
         entry = roster.entry(agent_id)
-        force = self.chance.random() < 0.3
-        await roster.commit(
-            entry, decisions.stop(entry.state, force=force, req=req, at=rfc3339(roster.clock.now()))
-        )
+        await roster.commit(entry, decisions.stop(entry.state, force=force, req=req, at=rfc3339(roster.clock.now())))
 
 
 class Reader(Actor):
@@ -199,7 +202,7 @@ class Cli(Actor):
         await asyncio.sleep(chance.expovariate(2.0))
         kind = "canceled" if canceled else chance.choice(("result", "result", "result", "error"))
         how = chance.random()
-        if how < 0.1:
+        if how < 0.1 and self.world.busy:
             return  # it forgets to report, and asks for the next command
         if how < 0.3:  # the calls of one turn are sent in parallel
             self.process.start(self._late(kind, task_id))
@@ -210,10 +213,8 @@ class Cli(Actor):
 
     async def _late(self, kind: str, task_id: str, after_s: float = 0.0) -> None:
         await asyncio.sleep(after_s)
-        try:
+        with contextlib.suppress(Conflict):
             await self._emit(kind, task_id)
-        except Conflict:
-            pass
 
     async def _emit(self, kind: str, task_id: str) -> bool:
         """Report; whether the task is to be canceled."""
@@ -233,6 +234,3 @@ class Cli(Actor):
                 continue
             self.world.evidence.reported(self.agent_id, self.epoch, kind, task_id, answer)
             return bool(answer["cancel_requested"])
-
-
-__all__ = ["Actor", "Cli", "Master", "OrchestratorError", "Reader"]

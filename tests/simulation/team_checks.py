@@ -20,6 +20,7 @@ from orchestrator.team.roster.agent_fold import folded
 class Evidence:
     """What actors were told: accepted tasks, reported ends, records by agent ("" is the broadcast)."""
 
+    made: list[str] = field(default_factory=list)
     accepted: list[tuple[str, str, str]] = field(default_factory=list)  # agent, task, req
     ends: list[tuple[str, str, str]] = field(default_factory=list)  # agent, task, type
     seen: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
@@ -65,6 +66,7 @@ def check(root: Path, evidence: Evidence, states: dict[str, Agent]) -> None:
         logs[agent_id] = inbox, outbox
         _check_agent(agent_id, inbox, outbox)
         _check_fold(paths, states[agent_id])
+    assert set(evidence.made) <= set(states), f"made and gone: {set(evidence.made) - set(states)}"
     for agent_id, task_id, req in evidence.accepted:
         stored = [record for record in logs[agent_id][0] if record.get("req") == req]
         assert len(stored) == 1, f"{agent_id}: call {req} was accepted, and is recorded {len(stored)} times"

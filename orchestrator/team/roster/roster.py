@@ -505,11 +505,12 @@ class Roster:
 
     async def flush(self) -> None:
         """Make everything written so far durable, and save the checkpoints of a clean end."""
+        # The agents' first: what becomes durable now is still to be published.
+        logs = [journal for entry in self.agents.values() for journal in entry.logs.values()]
+        await asyncio.gather(*(journal.synced(journal.last_seq) for journal in logs))
         for run in self.runs.values():
             self._publish(run)
-        journals = [journal for entry in self.agents.values() for journal in entry.logs.values()]
-        journals += [run.journal for run in self.runs.values()]
-        await asyncio.gather(*(journal.synced(journal.last_seq) for journal in journals))
+        await asyncio.gather(*(run.journal.synced(run.journal.last_seq) for run in self.runs.values()))
         await self.checkpoints.finish()
 
 
