@@ -10,7 +10,9 @@ from tests.simulation.loop import Deadlock, Gone, Process, SimClock, SimLoop
 
 @pytest.fixture
 def loop():
-    return SimLoop(random.Random(1))
+    loop = SimLoop(random.Random(1))
+    yield loop
+    loop.close()
 
 
 def test_time_passes_only_when_nothing_is_ready(loop):
