@@ -1,6 +1,6 @@
 """What a host answers to other hosts of the fleet: screens, inbox items, artifacts; each checks `[fleet.accept]`.
 
-A verb gets the name of the host that asks, which the database knows by its role, and raises the errors of local calls.
+A verb gets the name of the host that asks, which the database knows by its role; it raises the errors of local calls.
 """
 
 from __future__ import annotations

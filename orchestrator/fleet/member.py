@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 
 from orchestrator.base.errors import Conflict, OrchestratorError
-from orchestrator.core.state import Agent
 from orchestrator.fleet.acceptance import refused
 from orchestrator.fleet.agent_names import fleet_id
 from orchestrator.fleet.calls import HostCalls, Verb
@@ -186,8 +185,7 @@ class FleetMember:
     def _mirror_refused(self, name: str, answer: Any) -> None:
         self.moves.refused_mirror(name, answer)
 
-    def _refused(self, post: Post, agent: Agent | None) -> str:
-        spec = post.body if agent is None else agent.spec
+    def _refused(self, post: Post, spec: Mapping[str, Any]) -> str:
         return refused(self._settings().accept, self.host, post.by_host, post.kind, spec)
 
     def _refuses_moved(self, entry: AgentEntry) -> str:

@@ -7,7 +7,8 @@ a crash the owner goes on behind that number.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +20,6 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core import fleet_rules
 from orchestrator.core.fleet_rules import PostedCall
-from orchestrator.core.state import Agent
 from orchestrator.fleet.agent_names import local_id, own_entry
 from orchestrator.fleet.database_functions import FleetDatabase, OwnAgent, Post
 from orchestrator.fleet.leases import Lease
@@ -33,8 +33,8 @@ log = structlog.get_logger()
 AGAIN_S = 1.0
 """Pause after a round that the disk, tmux or the database refused."""
 
-Refused = Callable[[Post, Agent | None], str]
-"""Why this host does not take a post; "" if it does. The agent is None for one that is to be created."""
+Refused = Callable[[Post, Mapping[str, Any]], str]
+"""Why this host does not take a post about an agent with this spec; "" if it does."""
 Make = Callable[[str, str, list[PostedAgent]], Any]
 """Makes the agents of one run: run_id, home ("" for this host), agents."""
 
@@ -140,7 +140,7 @@ class Taking:
                 call,
                 stored=stored,
                 at=rfc3339(self._roster.clock.now()),
-                refused=self._refused(post, entry.state),
+                refused=self._refused(post, entry.state.spec),
             )
             self._roster.write(entry, drafts)
             if post.kind in ("restart", "stop"):
@@ -179,6 +179,6 @@ class Taking:
             ref=post.seq,
             by_host=post.by_host,
             req=post.req,
-            refused=self._refused(post, None),
+            refuses=partial(self._refused, post),
             command=self._command_of(str(name)) if name else (),
         )

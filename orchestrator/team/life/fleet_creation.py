@@ -61,7 +61,7 @@ def posted(roster: Roster, spec: AgentSpec, req: str, client_name: str) -> Fleet
 
 @dataclass(frozen=True)
 class PostedAgent:
-    """An agent that this host shall make. ``agent_id`` is its id here; ``refused`` says why it is not taken.
+    """An agent that this host shall make. ``agent_id`` is its id here; ``refuses`` says why a spec is not taken.
 
     ``membership`` is its place in the fleet; ``command`` is this host's command line for its ``command_name``.
     """
@@ -72,7 +72,7 @@ class PostedAgent:
     ref: int
     by_host: str
     req: str
-    refused: str = ""
+    refuses: Callable[[Mapping[str, Any]], str]
     command: tuple[str, ...] = ()
 
 
@@ -119,13 +119,15 @@ async def make(supervisor: Supervisor, run_id: str, home: str, agents: Sequence[
 
 async def _recorded(roster: Roster, run: TeamRun, agent: PostedAgent) -> AgentEntry:
     """Write the intent, and why no launch follows if none does."""
-    body, trouble = agent.body, agent.refused
+    body, trouble = agent.body, agent.refuses(agent.body)
     code = supervision.REFUSED_BY_HOST
     whole: dict[str, Any] = {}
     if not trouble:
         try:
             whole = await asyncio.to_thread(placed_spec, roster, body, agent.command)
-            if body.get("worktree"):
+            # What the call left open, this host's settings and roles have decided: also that must be accepted.
+            trouble = agent.refuses({**whole, "fleet": agent.membership})
+            if body.get("worktree") and not trouble:
                 await agent_worktrees.check(roster, whole)
                 whole = await agent_worktrees.give(roster, agent.agent_id, {**whole, "fleet": agent.membership})
         except OrchestratorError as error:

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Conflict
 from orchestrator.config.fleet_values import FleetAcceptance
+from orchestrator.config.keys import Config
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.fleet_link import FleetCreation
@@ -248,3 +249,20 @@ async def test_a_master_elsewhere_takes_a_run_and_an_older_position_is_refused(t
         assert refused.value.code == "cursor_old"
         page = await delivery.broadcast_read(new.roster, run, since_seq=0, max_events=100, wait_s=0)
         assert page["gen"] == 2
+
+
+@on_a_loop
+async def test_what_a_call_leaves_open_is_accepted_only_as_the_owner_decides_it(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        everything = Config(approval="all")
+        owner.roster.config = home.roster.config = lambda: everything
+        agent_id = await created(home, "b")
+        own_id = await created(home, "a", base="own", req="c:2")
+        await until(lambda: agent_id in owner.roster.agents and own_id in home.roster.agents)
+        state = await until(
+            lambda: (found := owner.roster.agents[agent_id].state).life not in ("starting", "ready") and found
+        )
+        assert (state.life, home.roster.agents[own_id].state.spec["approval"]) == ("failed", "all")
+        assert agent_id not in {name for name, _ in owner.supervisor.launched}
