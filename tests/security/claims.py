@@ -110,6 +110,35 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "What you revoke ends at once.": (
         "tests/security/test_trust_question.py::test_trust_is_listed_and_taken_back_without_a_restart",
     ),
+    "A file of a project makes this host part of a fleet, and lets other hosts start something here, only once you have allowed exactly that content.": (
+        "tests/security/test_settings.py::test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed",
+        "tests/unit/config/test_sources.py::test_a_fleet_is_named_whole_or_not_at_all",
+    ),
+    "Without `[fleet.accept]` a host takes nothing from other hosts that starts something.": (
+        "tests/unit/fleet/test_acceptance.py::test_by_default_nothing_is_taken_and_every_refusal_is_one_sentence",
+    ),
+    "A host takes only from hosts, and only engines and roles, that its `[fleet.accept]` names.": (
+        "tests/unit/fleet/test_acceptance.py::test_only_hosts_that_are_named_may_start_something_and_this_one_always_may",
+        "tests/unit/fleet/test_acceptance.py::test_only_engines_that_are_named",
+        "tests/unit/fleet/test_acceptance.py::test_only_roles_that_are_named",
+    ),
+    "No other host gets more `approval` than `[fleet.accept]` says, also where its call leaves that to the settings of this host.": (
+        "tests/unit/fleet/test_acceptance.py::test_no_more_approval_than_is_accepted",
+        "tests/unit/fleet/test_hosts_together.py::test_what_a_call_leaves_open_is_accepted_only_as_the_owner_decides_it",
+    ),
+    "The engine `command` runs for a fleet only command lines that this host defines in `[fleet.accept]`, by their names.": (
+        "tests/unit/fleet/test_acceptance.py::test_the_engine_command_runs_only_what_this_host_defines_also_for_itself",
+    ),
+    "A cancel and a stop are taken from every host of the fleet: they end work and start nothing.": (
+        "tests/unit/fleet/test_acceptance.py::test_what_ends_work_is_taken_from_everybody",
+    ),
+    "A password in the DSN is refused, and no error repeats it.": (
+        "tests/unit/config/test_sources.py::test_a_wrong_word_about_the_fleet_is_refused_and_no_password_is_repeated",
+    ),
+    "A password file that others can open, and a server on another machine without `sslmode=verify-full`, are refused.": (
+        "tests/unit/fleet/test_fleet_settings.py::test_a_password_file_is_this_users_alone",
+        "tests/unit/fleet/test_fleet_settings.py::test_only_a_proven_server_or_this_machine_is_safe",
+    ),
     "Who may change a team is decided from the process that the kernel names, its ancestors and its session.": (
         "tests/security/test_agents_stay_agents.py::test_a_name_of_processes_that_are_no_agents_gives_no_rights",
     ),

@@ -12,8 +12,9 @@ before = " ".join(sys.modules)
 os.write(2, f"\\nSTATUS {main(sys.argv[1:])}\\n{before}\\n{' '.join(sys.modules)}".encode())
 """
 HEAVY = {
-    "asyncio", "httpx2", "libtmux", "mcp", "mcp_types", "opentelemetry", "pydantic", "rich", "structlog", "textual",
-    "tree_sitter", "uvicorn", "orchestrator.daemon", "orchestrator.gsd", "orchestrator.protocol",
+    "asyncio", "httpx2", "libtmux", "mcp", "mcp_types", "opentelemetry", "psycopg", "pydantic", "rich", "structlog",
+    "textual", "tree_sitter", "uvicorn", "orchestrator.daemon", "orchestrator.fleet", "orchestrator.gsd",
+    "orchestrator.protocol",
 }  # fmt: skip
 """What takes longer to load than a command to run."""
 

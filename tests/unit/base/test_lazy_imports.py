@@ -28,7 +28,7 @@ def test_a_daemon_does_not_load_what_colours_a_log_or_serves_over_http_or_runs_m
     loaded = python(code)
     assert "orchestrator.daemon.process" in loaded
     spawn = {f"orchestrator.spawn.{name}" for name in ("runs", "tools", "squad_and_agent_callers", "run_data")}
-    assert not {"rich", "uvicorn", *spawn} & set(loaded)
+    assert not {"rich", "uvicorn", "psycopg", "orchestrator.fleet", *spawn} & set(loaded)
 
 
 def test_what_serves_over_http_can_be_imported_beside_a_server_that_was_loaded_without_it():
