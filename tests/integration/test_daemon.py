@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -276,3 +278,20 @@ def test_what_shows_the_team_loads_no_slow_library_whether_a_daemon_runs_or_not(
         _, modules = loaded_modules.loaded(line, stage.env, stage.root)
         assert modules & loaded_modules.HEAVY == set(), line
         assert len(modules) <= 310, line
+
+
+def test_a_daemon_without_a_fleet_loads_nothing_of_it(stage):
+    seen = stage.base / "modules"
+    code = "import atexit, pathlib, sys\n"
+    code += f"atexit.register(lambda: pathlib.Path({str(seen)!r}).write_text(' '.join(sys.modules)))\n"
+    code += "from orchestrator.__main__ import main\nmain()"
+    argv = [sys.executable, "-P", "-c", code, "daemon", "run", "--project", str(stage.root)]
+    with subprocess.Popen(argv, env=stage.env, cwd=stage.root, stdin=subprocess.DEVNULL) as daemon:
+        until(lambda: stage.cli("daemon", "status").returncode == 0)
+        assert stage.cli("agent", "create", "w1", "--role", "r", "--engine", "shell").returncode == 0
+        assert stage.cli("agent", "delete", "w1", "--force", "--yes").returncode == 0
+        assert stage.cli("daemon", "stop").returncode == 0
+        assert daemon.wait(BOUND_S) == 0
+    modules = set(seen.read_text().split())
+    assert "orchestrator.team.life.fleet_creation" in modules, "what the team itself needs of it"
+    assert {"psycopg", "orchestrator.fleet"} & modules == set()
