@@ -360,11 +360,6 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "the agent has moved to another host, so what this host says of it does not count",
         "ask again: agent_get shows the agent's host",
     ),
-    "cursor_old": (
-        Conflict,
-        "another host has become the home of the team run since this cursor was given",
-        "read the broadcast from its beginning: since_seq = 0",
-    ),
     # who: nobody, wait
     "web_busy": (
         NotReady,

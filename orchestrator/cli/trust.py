@@ -30,6 +30,7 @@ KINDS = {
     "role": "a role",
     "template": "a template: the command line of squad members",
 }
+FLEET_NOTE = "who may write into the database of a fleet may start programs on every host that accepts it"
 
 
 def trust(
@@ -184,11 +185,17 @@ def _review(terminal: Terminal, shown: dict[str, Any]) -> None:
     for row in shown["files"]:
         for key, value in row["keys"].items():
             terminal.show(f"{_line(row['file'])}: {_line(key)} = {_value(value)}", "  ")
+        if _about_a_fleet(row):
+            terminal.show(FLEET_NOTE, "  ")
     if shown["data"]:
         terminal.show(f"{output.counted(len(shown['data']), 'pieces')} of team data", "  ")
     if shown["left"]:
         terminal.show(f"{output.counted(shown['left'], 'files')} more come after this", "  ")
     terminal.show(f"digest {shown['digest']}")
+
+
+def _about_a_fleet(row: dict[str, Any]) -> bool:
+    return row["kind"] == "config" and any(key.startswith("fleet_") for key in row["keys"])
 
 
 def _show_fact(terminal: Terminal, key: str, value: Any) -> None:
@@ -220,6 +227,8 @@ def _show_only(shown: dict[str, Any], *, as_json: bool) -> None:
             output.say_line(f"    | {line}")
         for key, value in row["keys"].items():
             output.say_line(f"  {key} = {_value(value)}")
+        if _about_a_fleet(row):
+            output.say_line(f"  {FLEET_NOTE}")
     for item in shown["data"]:
         output.say_line(f"team data: {_value(item)}")
     for problem in shown["problems"]:

@@ -25,6 +25,11 @@ def refused(accept: FleetAcceptance, own_host: str, by_host: str, kind: PostKind
     return (by_host != own_host and _not_accepted(accept, by_host, spec)) or _undefined_command(accept, spec)
 
 
+def accepts(accept: FleetAcceptance, own_host: str, by_host: str) -> bool:
+    """Whether this host takes anything from that host that could start or drive a program."""
+    return by_host == own_host or _named(by_host, accept.hosts)
+
+
 def _not_accepted(accept: FleetAcceptance, by_host: str, spec: Mapping[str, Any]) -> str:
     engine, role, approval = spec.get("engine"), spec.get("role"), spec.get("approval") or APPROVALS[0]
     if not _named(by_host, accept.hosts):

@@ -123,6 +123,7 @@ def state(connection: Connection[TupleRow]) -> FleetState:
             "select schema, incarnation::text, timeline from orchestrator_fleet.meta"
         ).fetchone()
         assert meta is not None
+        schema, incarnation, timeline = meta
         tables = connection.execute(
             """
             select relname, n_live_tup, n_dead_tup, pg_total_relation_size(relid) from pg_stat_user_tables
@@ -144,7 +145,9 @@ def state(connection: Connection[TupleRow]) -> FleetState:
             """
         ).fetchall()
         return FleetState(
-            *meta,
+            schema,
+            incarnation,
+            timeline,
             hosts=hosts(connection),
             posts=rows["post"],
             lines=rows["log"],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.fleet.acceptance import accepts
 from orchestrator.fleet.agent_names import fleet_id, own_entry
 from orchestrator.fleet.calls import Verb
 from orchestrator.fleet.posting import unknown
@@ -35,7 +36,7 @@ def verbs_of(roster: Roster, team: TeamWiring, settings: Callable[[], FleetSetti
     def agent(by_host: str, body: Mapping[str, Any], *, peeks: bool = False) -> AgentEntry:
         """The own agent that is asked about, for a host that this one accepts."""
         accept = settings().accept
-        if by_host != settings().host and not {by_host, "*"} & set(accept.hosts):
+        if not accepts(accept, settings().host, by_host):
             raise BadRequest("refused_by_host", f"it does not accept host {by_host}")
         if peeks and by_host != settings().host and not accept.peek:
             raise BadRequest("refused_by_host", "it shows its screens and files to no other host")

@@ -125,5 +125,5 @@ class Lease:
         """Do nothing in the fleet: another machine is this host, or was until a moment ago, before this one booted."""
         self._joined = False
         if self.refused is None:
-            log.error("this host may not act in the fleet", **error.as_dict())  # noqa: TRY400  (no bug)
+            log.error("this host may not act in the fleet", **error.as_dict())
         self.refused = error

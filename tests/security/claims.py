@@ -114,6 +114,9 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "tests/security/test_settings.py::test_an_acting_setting_of_the_project_counts_only_as_it_was_allowed",
         "tests/unit/config/test_sources.py::test_a_fleet_is_named_whole_or_not_at_all",
     ),
+    "`orchestrator trust` says with the keys of a fleet who may then start programs.": (
+        "tests/security/test_trust_question.py::test_the_question_about_a_fleet_says_who_may_then_start_programs",
+    ),
     "Without `[fleet.accept]` a host takes nothing from other hosts that starts something.": (
         "tests/unit/fleet/test_acceptance.py::test_by_default_nothing_is_taken_and_every_refusal_is_one_sentence",
     ),

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.base.text_width import pieces
+from orchestrator.cli import trust
 from orchestrator.config import sources
 from orchestrator.project_trust import trust_authority, trust_store
 from orchestrator.trust import allowed, relay_holders, state_dir
@@ -115,6 +116,16 @@ def test_stdin_and_stdout_neither_answer_nor_hide_the_question(stage):
         human.type("n\n")
         assert human.end() == 1
     assert counts(stage) == []
+
+
+def test_the_question_about_a_fleet_says_who_may_then_start_programs(stage):
+    for line, shown in (("trust = true", False), ('fleet.accept.hosts = ["*"]', True)):
+        say(stage, line)
+        assert (trust.FLEET_NOTE in stage.cli("trust", "--dry-run").stdout) is shown
+        with Human(stage, "trust") as human:
+            assert (trust.FLEET_NOTE in " ".join(human.see(ASKS).split())) is shown
+            human.type("n\n")
+            assert human.end() == 1
 
 
 def test_nothing_in_a_file_commands_the_terminal_or_passes_for_the_question(stage):

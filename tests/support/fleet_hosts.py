@@ -113,7 +113,7 @@ class FleetHost:
     def start(self) -> None:
         """Load the project's files, as a daemon does."""
         self.root.mkdir(parents=True, exist_ok=True)
-        syncer = self.syncer or Syncer(lambda error: (_ for _ in ()).throw(error), threads=0)
+        syncer = self.syncer or Syncer((_ for _ in ()).throw, threads=0)
         self.roster = Roster(self.root, Paths(self.root), self.clock, syncer, lambda: self.config)
         self.roster.load(clean=False)
         self.supervisor = FakeSupervisor(self.roster)

@@ -89,9 +89,7 @@ class SqlSession(functions.FleetDatabase):
             *row[:2], *(tuple(kind(*one) for one in rows) for kind, rows in zip(kinds, row[2:], strict=True))
         )
 
-    async def create(
-        self, run_id: str, agents: Sequence[functions.NewFleetAgent]
-    ) -> list[functions.PlacedAgent]:
+    async def create(self, run_id: str, agents: Sequence[functions.NewFleetAgent]) -> list[functions.PlacedAgent]:
         new = [{**vars(one), "body": text(one.body)} for one in agents]
         rows = self.call("create_agents", run_id, text(new), types="text text")
         return [functions.PlacedAgent(*row[1:]) for row in rows]

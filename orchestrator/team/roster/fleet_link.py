@@ -111,7 +111,7 @@ class FleetLink(Protocol):
         """Which broadcast of the run this is: it begins anew with each new home; None for a run not in the fleet."""
 
     def check_cursor(self, run_id: str, since_seq: int, gen: int | None) -> None:
-        """Raise Conflict ``not_home`` if another host is the run's home, ``cursor_old`` for another broadcast's seq."""
+        """Raise Conflict ``not_home`` away from the run's home, ``cursor_old`` for a seq of another broadcast."""
 
     def host_of(self, agent_id: str) -> str:
         """The host that owns the agent, or was asked to make it."""

@@ -88,7 +88,7 @@ def on_a_loop(test):
 @pytest.mark.parametrize("where", ["a", "b"])
 @on_a_loop
 async def test_a_task_posted_at_its_home_is_done_at_its_owner_and_told_at_home(tmp_path, where):
-    async with fleet(tmp_path, "a", "b") as (model, hosts):
+    async with fleet(tmp_path, "a", "b") as (_model, hosts):
         home, owner = hosts["a"], hosts[where]
         await home.supervisor.team_panes.run_of_fleet("run-1", "")
         agent_id = await created(home, where)
@@ -168,7 +168,7 @@ async def test_a_canceled_task_of_a_remote_agent_is_never_handed_out_and_a_delet
 
 @on_a_loop
 async def test_an_owner_that_was_killed_takes_what_was_posted_meanwhile(tmp_path):
-    async with fleet(tmp_path, "a", "b") as (model, hosts):
+    async with fleet(tmp_path, "a", "b") as (_model, hosts):
         home, owner = hosts["a"], hosts["b"]
         await home.supervisor.team_panes.run_of_fleet("run-1", "")
         agent_id = await created(home, "b")
@@ -213,7 +213,7 @@ async def test_a_lost_host_gives_its_agent_and_its_task_to_another_and_a_returne
         await until(lambda: all(home.entry(agent_id).state.ended(f"t{n}") for n in (1, 2)))
         model.heal("shop", "b")
         await until(lambda: agent_id in lost.supervisor.evicted)
-        await until(lambda: (lost.root / ".agents" / "agents" / f"{agent_id}.fenced-1").is_dir())
+        await until((lost.root / ".agents" / "agents" / f"{agent_id}.fenced-1").is_dir)
         late = await hosts["a"].database.late_lines(agent_id)
         assert any('"result"' in line.line for _, line in late)
 
