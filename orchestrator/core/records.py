@@ -41,7 +41,7 @@ class _Asked(_Record):
     by_host: Annotated[str | None, Field(description="host that posted it, with `ref`")] = None
 
 
-class Refusal(BaseModel):
+class TaskRefusal(BaseModel):
     """Why a posted task ends at once."""
 
     model_config = _STRICT
@@ -63,7 +63,7 @@ class TaskAsked(_Asked):
     lost: Annotated[
         bool, Field(description="replaces a damaged line: the task was requested, its payload is unknown")
     ] = False
-    refused: Annotated[Refusal | None, Field(description="it is never delivered, and ends at once")] = None
+    refused: Annotated[TaskRefusal | None, Field(description="it is never delivered, and ends at once")] = None
     duplicate: Annotated[
         bool, Field(description="the task is known already; posted again after the database was restored")
     ] = False

@@ -6,11 +6,11 @@ Each function is one transaction on a psycopg connection of that owner, and answ
 from __future__ import annotations
 
 import re
-import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg import sql
 
+from orchestrator.base import entropy
 from orchestrator.base.errors import BadRequest, Conflict
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class FleetState(NamedTuple):
 
 def add_host(connection: Connection[TupleRow], project: str, host: str) -> NewHost:
     """Let a host into a project, under a role of its own. Conflict ``host_exists``."""
-    role = "_".join(("fleet", _short(project), _short(host), secrets.token_hex(4)))
-    password = secrets.token_urlsafe(32)
+    role = "_".join(("fleet", _short(project), _short(host), entropy.token_hex(4)))
+    password = entropy.token_hex(24)
     # The server's log may show the statement, so it has the verifier and not the password.
     verifier = connection.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
     with connection.transaction():
@@ -204,7 +204,7 @@ def remove_host(connection: Connection[TupleRow], project: str, host: str) -> No
 def remove_project(connection: Connection[TupleRow], project: str) -> None:
     """Remove a project: its hosts with their roles, its agents, and all their posts and logs."""
     with connection.transaction():
-        roles = [one.role for one in hosts(connection, project)]
+        roles = [row.role for row in hosts(connection, project)]
         if not roles and not _project(connection, project):
             raise BadRequest("host_unknown", f"the fleet has no project {project}")
         _project(connection, project)

@@ -111,7 +111,7 @@ class HostView(NamedTuple):
     view: Any
 
 
-class RunRow(NamedTuple):
+class RunHomeRow(NamedTuple):
     """A run whose home is this host, or was: another ``home`` means that it was taken over. ``gen`` counts homes."""
 
     run_id: str
@@ -153,7 +153,7 @@ class Beat:
     own: tuple[OwnAgent, ...]
     homes: tuple[HomeAgent, ...]
     hosts: tuple[HostRow, ...]
-    runs: tuple[RunRow, ...]
+    runs: tuple[RunHomeRow, ...]
     views: tuple[HostView, ...]
     asks: tuple[Ask, ...]
 
@@ -394,7 +394,7 @@ class FleetDatabase(Protocol):
     async def late_lines(self, agent: str) -> list[tuple[int, LateLine]]:
         """What former owners kept of an agent, each with its fence."""
 
-    async def take_run(self, run_id: str, gen: int) -> RunRow:
+    async def take_run(self, run_id: str, gen: int) -> RunHomeRow:
         """Make this host the home of a run if its ``gen`` is still this one; returns the run as it is then.
 
         BadRequest ``unknown_run``.

@@ -38,12 +38,12 @@ from orchestrator.fleet.database_functions import (
     PlacedAgent,
     Post,
     PostAnswer,
-    RunRow,
+    RunHomeRow,
     ShipAnswer,
 )
 from orchestrator.fleet.host_news import CALL_ITSELF_S, NewsListener, NewsSender, channel_of
 from orchestrator.fleet.migrations import SCHEMA
-from orchestrator.fleet.server_connection import Reconnection, Row, ServerConnection
+from orchestrator.fleet.server_connection import Reconnection, ResultRow, ServerConnection
 
 _S = "select * from orchestrator_fleet."
 
@@ -113,7 +113,7 @@ class FleetConnection:
             own=tuple(OwnAgent(*row) for row in own),
             homes=tuple(HomeAgent(*row) for row in homes),
             hosts=tuple(HostRow(*row) for row in hosts),
-            runs=tuple(RunRow(*row) for row in runs),
+            runs=tuple(RunHomeRow(*row) for row in runs),
             views=tuple(HostView(*row) for row in views),
             asks=tuple(Ask(*row) for row in asks),
         )
@@ -122,10 +122,10 @@ class FleetConnection:
         """Give the agents of a lost host to live hosts."""
         return [MovedAgent(*row) for row in await self._work.call(_S + "move(%s)", (dead,))]
 
-    async def take_run(self, run_id: str, gen: int) -> RunRow:
+    async def take_run(self, run_id: str, gen: int) -> RunHomeRow:
         """Make this host the home of a run."""
         (row,) = await self._work.call(_S + "take_run(%s, %s)", (run_id, gen))
-        return RunRow(*row)
+        return RunHomeRow(*row)
 
     # -- posts --------------------------------------------------------------------------------------------------
 
@@ -233,6 +233,6 @@ def _json(value: Any) -> str:
         raise BadRequest("bad_argument", f"the payload cannot be stored as JSON: {error}") from None
 
 
-def _columns(rows: Sequence[Row], width: int) -> list[list[Any]]:
+def _columns(rows: Sequence[ResultRow], width: int) -> list[list[Any]]:
     """The columns of rows, each as a list; as many lists without any row."""
     return [[row[column] for row in rows] for column in range(width)]

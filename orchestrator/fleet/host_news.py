@@ -21,7 +21,7 @@ from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.fleet.database_functions import News, NewsKind
 from orchestrator.fleet.driver_errors import statement_error
-from orchestrator.fleet.server_connection import Connection, ServerConnection
+from orchestrator.fleet.server_connection import AsyncConnection, ServerConnection
 
 log = structlog.get_logger()
 
@@ -196,7 +196,7 @@ class NewsListener:
             loop.remove_reader(descriptor)
             await connection.close()
 
-    def _readable(self, connection: Connection) -> None:
+    def _readable(self, connection: AsyncConnection) -> None:
         try:
             connection.pgconn.consume_input()
             while (notify := connection.pgconn.notifies()) is not None:

@@ -13,8 +13,8 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.fleet.acceptance import accepts
-from orchestrator.fleet.agent_names import fleet_id, own_entry
 from orchestrator.fleet.calls import Verb
+from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
 from orchestrator.fleet.posting import unknown
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.panes.pane_views import PaneViews

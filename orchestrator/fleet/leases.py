@@ -122,7 +122,7 @@ class Lease:
         return beat
 
     def refuse(self, error: Conflict) -> None:
-        """Do nothing in the fleet: another machine is this host, or was until a moment ago, before this one booted."""
+        """Do nothing in the fleet: another machine is this host, or was a moment ago, before this one booted."""
         self._joined = False
         if self.refused is None:
             log.error("this host may not act in the fleet", **error.as_dict())

@@ -7,9 +7,9 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
 from orchestrator.base.waiting import Signal, wait_until
-from orchestrator.fleet.agent_names import fleet_id, local_id, own_entry, replica
 from orchestrator.fleet.calls import HostCalls
 from orchestrator.fleet.database_functions import FleetDatabase, NewFleetAgent
+from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, own_entry, replica
 from orchestrator.fleet.hosts import KnownHosts
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.posting import Posting, unknown

@@ -10,19 +10,19 @@ import structlog
 
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.fleet.acceptance import refused
-from orchestrator.fleet.agent_names import fleet_id
 from orchestrator.fleet.calls import HostCalls, Verb
 from orchestrator.fleet.database_functions import Beat, BeatRequest, FleetDatabase, HostFacts, News, Post
+from orchestrator.fleet.fleet_agent_ids import fleet_id
 from orchestrator.fleet.hosts import KnownHosts
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.link import HostLink
 from orchestrator.fleet.moves import Moves
+from orchestrator.fleet.published_view import PublishedView
 from orchestrator.fleet.replicas import Replicas
 from orchestrator.fleet.run_homes import RunHomes
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.fleet.shipping import Shipping
 from orchestrator.fleet.taking import Taking
-from orchestrator.fleet.views import PublishedView
 from orchestrator.team.life import fleet_creation
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.roster.agent_entry import AgentEntry

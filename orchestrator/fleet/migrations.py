@@ -64,9 +64,9 @@ def migrate(connection: Connection[TupleRow]) -> tuple[int, int]:
             connection.execute("create schema orchestrator_fleet")
             connection.execute(f"comment on schema orchestrator_fleet is '{_MARK}'")
         connection.execute("set local search_path = orchestrator_fleet, pg_temp")
-        for one in migrations():
-            if one.version > before:
-                connection.execute(one.sql.encode())  # bytes: psycopg wants a literal otherwise
+        for migration in migrations():
+            if migration.version > before:
+                connection.execute(migration.sql.encode())  # bytes: psycopg wants a literal otherwise
         if before == 0:
             connection.execute(
                 "insert into meta (schema, min_program, timeline) values (%s, %s, server_timeline())",
@@ -87,9 +87,9 @@ def version(connection: Connection[TupleRow]) -> int:
         return 0
     if row[0] != _MARK:
         raise Environment("schema_foreign", "the database has a schema orchestrator_fleet that is not the fleet's")
-    found = connection.execute("select schema from orchestrator_fleet.meta").fetchone()
-    assert found is not None
-    return int(found[0])
+    row = connection.execute("select schema from orchestrator_fleet.meta").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _check_server(connection: Connection[TupleRow]) -> None:

@@ -20,7 +20,6 @@ from orchestrator.base.errors import Corrupt, NotReady, OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core import decisions, fleet_rules, supervision
 from orchestrator.core.record_types import Draft
-from orchestrator.fleet.agent_names import fleet_id, local_id, own_entry
 from orchestrator.fleet.database_functions import (
     LOST_AFTER_S,
     SHIP_BYTES,
@@ -33,6 +32,7 @@ from orchestrator.fleet.database_functions import (
     Ownership,
     ShipAnswer,
 )
+from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, own_entry
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.replicas import Replicas
 from orchestrator.fleet.shipping import Shipping
@@ -111,7 +111,6 @@ class Moves:
             row.host: row
             for row in beat.hosts
             if row.host != self._host
-            and row.agents
             and (row.lost or (row.lease_left_s is not None and row.lease_left_s < -LOST_AFTER_S))
             and self._look_again.get(row.host, 0.0) <= now
         }

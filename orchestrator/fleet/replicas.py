@@ -14,12 +14,12 @@ import structlog
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
-from orchestrator.fleet.agent_names import fleet_id, local_id, replica
 from orchestrator.fleet.database_functions import NEW_LINES, Beat, FleetDatabase, HomeAgent, NewLines
+from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, replica
 from orchestrator.team.roster import mirrored_logs
 from orchestrator.team.roster.agent_entry import AgentEntry
-from orchestrator.team.roster.fleet_link import RemoteFacts
 from orchestrator.team.roster.mirrored_logs import AgentOwner
+from orchestrator.team.roster.remote_facts import RemoteFacts
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()

@@ -1,8 +1,8 @@
 """Which host is the home of a run: its master reads there, and its one broadcast is written there.
 
 A new master elsewhere takes the run (`FleetDatabase.take_run` raises `gen`). The new home derives the broadcast anew
-from the logs of all agents; the former home writes nothing more of others. What the database says is carried out again
-after a crash, because `gen` in run.json is written last.
+from the logs of all agents; the former home writes nothing more of others. What the database says is carried out
+again after a crash, because `gen` in run.json is written last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.base import failpoints
 from orchestrator.base.background_tasks import BackgroundTasks
 from orchestrator.base.errors import BadRequest, Conflict, OrchestratorError
 from orchestrator.base.waiting import call_off
-from orchestrator.fleet.database_functions import Beat, FleetDatabase, RunRow
+from orchestrator.fleet.database_functions import Beat, FleetDatabase, RunHomeRow
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
@@ -31,7 +31,7 @@ class RunHomes:
         self._supervisor = supervisor
         self._roster: Roster = supervisor.roster
         self._host = host
-        self._rows: dict[str, RunRow] = {}
+        self._rows: dict[str, RunHomeRow] = {}
         self._under_way: dict[str, None] = {}
         self._tasks = BackgroundTasks()
 
@@ -90,7 +90,7 @@ class RunHomes:
         await self._carry_out(row)
         return {"run_id": run_id, "home": row.home, "gen": row.gen}
 
-    async def _carry_out(self, row: RunRow) -> None:
+    async def _carry_out(self, row: RunHomeRow) -> None:
         try:
             if row.home == self._host:
                 await self._become_home(row)
@@ -101,7 +101,7 @@ class RunHomes:
         finally:
             self._under_way.pop(row.run_id, None)
 
-    async def _become_home(self, row: RunRow) -> None:
+    async def _become_home(self, row: RunHomeRow) -> None:
         run = self._roster.runs.get(row.run_id)
         if run is None:
             run = await self._supervisor.team_panes.run_of_fleet(row.run_id, "")
@@ -113,7 +113,7 @@ class RunHomes:
             await asyncio.to_thread(run.save)
         log.info("this host is the home of a run", run=row.run_id, gen=row.gen)
 
-    async def _leave(self, row: RunRow) -> None:
+    async def _leave(self, row: RunHomeRow) -> None:
         """The run is led elsewhere; own agents of it go on here."""
         run: TeamRun | None = self._roster.runs.get(row.run_id)
         if run is not None and run.file.get("home") != row.home:

@@ -39,8 +39,8 @@ PARAMETERS = {
 }
 """Of each connection, where the DSN does not say otherwise."""
 
-Row = tuple[Any, ...]
-Connection = psycopg.AsyncConnection[Row]
+ResultRow = tuple[Any, ...]
+AsyncConnection = psycopg.AsyncConnection[ResultRow]
 
 
 class Reconnection:
@@ -95,13 +95,13 @@ class ServerConnection:
         self._clock = clock
         self._reconnection = reconnection
         self._synchronous = synchronous
-        self._connection: Connection | None = None
+        self._connection: AsyncConnection | None = None
         self._lock = asyncio.Lock()
         self._connecting = False
         self._closed = False
-        self._work: asyncio.Task[list[Row]] | None = None
+        self._work: asyncio.Task[list[ResultRow]] | None = None
 
-    async def call(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+    async def call(self, query: str, values: Sequence[Any] = ()) -> list[ResultRow]:
         """The rows of one statement, which is one transaction; `fleet_away` at once while the server is away."""
         if self._connecting and self._reconnection.failing:
             self._reconnection.check()
@@ -111,13 +111,13 @@ class ServerConnection:
         self._work.add_done_callback(self._over)
         return await asyncio.shield(self._work)
 
-    def _over(self, work: asyncio.Task[list[Row]]) -> None:
+    def _over(self, work: asyncio.Task[list[ResultRow]]) -> None:
         self._work = None
         self._lock.release()
         if not work.cancelled():
             work.exception()  # whoever called may be gone
 
-    async def _call(self, query: str, values: Sequence[Any]) -> list[Row]:
+    async def _call(self, query: str, values: Sequence[Any]) -> list[ResultRow]:
         connection = self._connection
         if connection is None:
             connection = self._connection = await self.open()
@@ -132,7 +132,7 @@ class ServerConnection:
         finally:
             timer.cancel()
 
-    async def open(self) -> Connection:
+    async def open(self) -> AsyncConnection:
         """A new connection, checked and set up; raises what `Reconnection.check` and the server say."""
         if self._closed:
             raise away("this connection to the fleet's database was closed")
@@ -151,7 +151,7 @@ class ServerConnection:
         self._reconnection.succeeded()
         return connection
 
-    async def _opened(self) -> Connection:
+    async def _opened(self) -> AsyncConnection:
         try:
             given = conninfo_to_dict(self._dsn)
             parameters = {name: value for name, value in PARAMETERS.items() if name not in given}
@@ -205,7 +205,7 @@ def check_direct(greeted: int, serving: int) -> None:
         raise Environment("pooler_refused", "a pooler stands between this host and the fleet's database")
 
 
-def hang_up(connection: Connection) -> None:
+def hang_up(connection: AsyncConnection) -> None:
     """Break a connection, so that who waits for its server gets an error; the driver still owns its descriptor."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)

@@ -16,7 +16,6 @@ from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
-from orchestrator.fleet.agent_names import fleet_id, own_entry
 from orchestrator.fleet.database_functions import (
     SHIP_BYTES,
     SHIP_RECORDS,
@@ -27,6 +26,7 @@ from orchestrator.fleet.database_functions import (
     ShipAnswer,
     ShippedLine,
 )
+from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
 from orchestrator.fleet.leases import Lease
 from orchestrator.journal.log import Journal
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -259,10 +259,10 @@ class Shipping:
             size -= sum(len(line.line) for line in asked)
             records -= len(asked)
             complete = mirror.inbox + len(asked) >= inbox.visible_seq
-            told = _lines(outbox, mirror.outbox, records, size) if complete and records > 0 and size > 0 else ()
-            size -= sum(len(line.line) for line in told)
-            records -= len(told)
-            parts.append(LogPart(name, own.fence, entry.state.life, asked, told))
+            happened = _lines(outbox, mirror.outbox, records, size) if complete and records > 0 and size > 0 else ()
+            size -= sum(len(line.line) for line in happened)
+            records -= len(happened)
+            parts.append(LogPart(name, own.fence, entry.state.life, asked, happened))
         return parts
 
 

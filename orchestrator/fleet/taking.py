@@ -20,8 +20,8 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core import fleet_rules
 from orchestrator.core.fleet_rules import PostedCall
-from orchestrator.fleet.agent_names import local_id, own_entry
 from orchestrator.fleet.database_functions import FleetDatabase, OwnAgent, Post
+from orchestrator.fleet.fleet_agent_ids import local_id, own_entry
 from orchestrator.fleet.leases import Lease
 from orchestrator.team.life.fleet_creation import PostedAgent
 from orchestrator.team.roster import delivery

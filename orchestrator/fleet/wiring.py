@@ -17,8 +17,8 @@ from orchestrator.fleet.database_functions import HostFacts
 from orchestrator.fleet.fleet_connection import FleetConnection
 from orchestrator.fleet.host_verbs import verbs_of
 from orchestrator.fleet.member import FleetMember
+from orchestrator.fleet.published_view import PublishedView
 from orchestrator.fleet.settings import FleetSettings, check_connection, settings_of
-from orchestrator.fleet.views import PublishedView
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wiring import TeamWiring
 from orchestrator.team.worktrees import git

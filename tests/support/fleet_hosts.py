@@ -17,8 +17,8 @@ from orchestrator.core import supervision
 from orchestrator.core.supervision import RestartBudget
 from orchestrator.fleet.database_functions import FleetDatabase, HostFacts
 from orchestrator.fleet.member import FleetMember
+from orchestrator.fleet.published_view import PublishedView
 from orchestrator.fleet.settings import FleetSettings
-from orchestrator.fleet.views import PublishedView
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster.agent_entry import AgentEntry

@@ -320,8 +320,8 @@ class ModelSession:
         lines: list[tuple[int, functions.LateLine]] = await self._call("late_lines", agent)
         return lines
 
-    async def take_run(self, run_id: str, gen: int) -> functions.RunRow:
-        run: functions.RunRow = await self._call("take_run", run_id, gen)
+    async def take_run(self, run_id: str, gen: int) -> functions.RunHomeRow:
+        run: functions.RunHomeRow = await self._call("take_run", run_id, gen)
         return run
 
     async def forget(self, agents: Sequence[str]) -> list[str]:

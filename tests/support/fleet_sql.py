@@ -62,7 +62,7 @@ class SqlConnection:
             own=tuple(functions.OwnAgent(*each) for each in own),
             homes=tuple(functions.HomeAgent(*each) for each in homes),
             hosts=tuple(functions.HostRow(*each) for each in hosts),
-            runs=tuple(functions.RunRow(*each) for each in runs),
+            runs=tuple(functions.RunHomeRow(*each) for each in runs),
             views=tuple(functions.HostView(host, n, _opened(view)) for host, n, view in views),
             asks=tuple(_asks(asks)),
         )
@@ -124,9 +124,9 @@ class SqlConnection:
     async def late_lines(self, agent: str) -> list[tuple[int, functions.LateLine]]:
         return [(fence, functions.LateLine(*line)) for fence, *line in await self._rows("late_lines", "text", agent)]
 
-    async def take_run(self, run_id: str, gen: int) -> functions.RunRow:
+    async def take_run(self, run_id: str, gen: int) -> functions.RunHomeRow:
         (row,) = await self._rows("take_run", "text int", run_id, gen)
-        return functions.RunRow(*row)
+        return functions.RunHomeRow(*row)
 
     async def forget(self, agents: Sequence[str]) -> list[str]:
         return [name for (name,) in await self._rows("forget", "text[]", list(agents))]

@@ -75,7 +75,7 @@ class FleetTables(FleetRules):
             ),
             hosts=tuple(self._host_row(caller, project, name) for name in sorted(project.hosts)),
             runs=tuple(
-                functions.RunRow(run_id, run.home, run.gen)
+                functions.RunHomeRow(run_id, run.home, run.gen)
                 for run_id, run in sorted(project.runs.items()) if caller.host in run.homes
             ),
             views=tuple(
@@ -144,7 +144,7 @@ class FleetTables(FleetRules):
         agent = self.project(caller).agents.get(post.agent)
         if agent is None:
             return functions.PostAnswer("no_agent", "")
-        unfinished = agent.tasks - agent.ended
+        unfinished = max(0, agent.tasks - agent.ended)  # an end may outlive its post in a failover
         answer = functions.PostAnswer("accepted", agent.host, unfinished=unfinished, life=agent.life)
         for row in agent.posts:
             if row.req == post.req:
@@ -293,14 +293,14 @@ class FleetTables(FleetRules):
         rows = sorted(known.late.items()) if known else []
         return [(fence, functions.LateLine(log, seq, line)) for (fence, log, seq), line in rows]
 
-    def take_run(self, caller: Caller, run_id: str, gen: int) -> functions.RunRow:
+    def take_run(self, caller: Caller, run_id: str, gen: int) -> functions.RunHomeRow:
         run = self.project(caller).runs.get(run_id)
         if run is None:
             raise BadRequest("unknown_run", f"no run {run_id}")
         if run.gen == gen and run.home != caller.host:
             run.home, run.gen = caller.host, gen + 1
             run.homes = [*run.homes, caller.host]
-        return functions.RunRow(run_id, run.home, run.gen)
+        return functions.RunHomeRow(run_id, run.home, run.gen)
 
     def forget(self, caller: Caller, agents: Sequence[str]) -> list[str]:
         project = self.project(caller)

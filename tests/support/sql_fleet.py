@@ -83,7 +83,7 @@ class SqlSession(functions.FleetDatabase):
             types="text text text bool text text",
         )  # fmt: skip
         kinds: tuple[Any, ...] = (
-            functions.OwnAgent, functions.HomeAgent, functions.HostRow, functions.RunRow, functions.HostView, functions.Ask,
+            functions.OwnAgent, functions.HomeAgent, functions.HostRow, functions.RunHomeRow, functions.HostView, functions.Ask,
         )  # fmt: skip
         return functions.Beat(
             *row[:2], *(tuple(kind(*one) for one in rows) for kind, rows in zip(kinds, row[2:], strict=True))
@@ -155,9 +155,9 @@ class SqlSession(functions.FleetDatabase):
     async def late_lines(self, agent: str) -> list[tuple[int, functions.LateLine]]:
         return [(row[0], functions.LateLine(*row[1:])) for row in self.call("late_lines", agent, types="text")]
 
-    async def take_run(self, run_id: str, gen: int) -> functions.RunRow:
+    async def take_run(self, run_id: str, gen: int) -> functions.RunHomeRow:
         (row,) = self.call("take_run", run_id, gen, types="text int")
-        return functions.RunRow(*row)
+        return functions.RunHomeRow(*row)
 
     async def forget(self, agents: Sequence[str]) -> list[str]:
         return [row[0] for row in self.call("forget", list(agents), types="text[]")]

@@ -95,7 +95,7 @@ begin
     end if;
     host := _queue.host;
     select ended, life into _ended, life from agent where project = _me.project and agent = _agent;
-    unfinished := _queue.tasks - _ended;
+    unfinished := greatest(0, _queue.tasks - _ended); -- an end may outlive its post in a failover
     select * into _known from post where project = _me.project and agent = _agent and req = _req;
     if found then
         status := 'again';

@@ -21,7 +21,7 @@ from orchestrator.engines.definition import Engine
 from orchestrator.engines.screen_dialogs import ScreenDialog
 from orchestrator.engines.table import ENGINES
 from orchestrator.journal.log import Journal
-from orchestrator.team.roster.fleet_link import RemoteFacts
+from orchestrator.team.roster.remote_facts import RemoteFacts
 
 
 @dataclass(eq=False)

@@ -7,43 +7,12 @@ The team imports nothing of the fleet: the daemon joins the two. Ids are those o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.final_states import FINAL_LIVES
-from orchestrator.core import agent_status, state
 
 if TYPE_CHECKING:
     from orchestrator.team.roster.agent_entry import AgentEntry
-
-
-@dataclass
-class RemoteFacts:
-    """What is known here of an agent that another host owns, besides its records.
-
-    ``row`` is the row of its owner's snapshot, ``items`` those of its inbox, as last published.
-    """
-
-    host: str
-    run_id: str
-    away_since: str = ""  # RFC 3339; "" while its host renews its lease
-    row: Mapping[str, Any] = field(default_factory=dict)
-    items: Sequence[Mapping[str, Any]] = ()
-
-    def status(self, agent: state.Agent) -> tuple[str, str]:
-        """The status and its reason; `unknown` while its host is away, for nobody can see the agent."""
-        if agent.life in FINAL_LIVES:
-            return agent_status.status(agent, agent_status.Presence())
-        if self.away_since:
-            return "unknown", f"host {self.host} is away since {self.away_since}"
-        by_records = agent_status.status(agent, agent_status.Presence())
-        if by_records[0] != "unknown" or not self.row or self.row.get("epoch") != agent.epoch:
-            return by_records
-        # The records are newer than what its owner has published: a task that has ended is no longer held.
-        if self.row["status"] == "busy":
-            return "unknown", f"host {self.host} has not reported what it does now"
-        return str(self.row["status"]), str(self.row.get("reason", ""))
 
 
 class FleetCreation(NamedTuple):

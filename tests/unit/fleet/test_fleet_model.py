@@ -127,7 +127,7 @@ async def test_a_beat_renews_the_lease_and_returns_the_heads(fleet):
     ]  # fmt: skip
     assert mine.own == ()
     assert mine.homes == (functions.HomeAgent("w", "run-1", "b", 1, 2, 0, 0),)
-    assert mine.runs == (functions.RunRow("run-1", "a", 1),)
+    assert mine.runs == (functions.RunHomeRow("run-1", "a", 1),)
     await fleet.create(host="a", base="own")
     assert [one.agent for one in (await fleet.beat("a")).homes] == ["w"]
     theirs = await fleet.beat("b")
@@ -412,13 +412,13 @@ async def test_a_run_whose_home_is_lost_ends_its_agents_at_the_next_home(fleet):
     await fleet.beats("ac", 22)
     fleet.model.give_up(P, "b")
     assert await fleet.a.move("b") == []
-    assert await fleet.c.take_run("run-1", 1) == functions.RunRow("run-1", "c", 2)
-    assert await fleet.a.take_run("run-1", 1) == functions.RunRow("run-1", "c", 2)
+    assert await fleet.c.take_run("run-1", 1) == functions.RunHomeRow("run-1", "c", 2)
+    assert await fleet.a.take_run("run-1", 1) == functions.RunHomeRow("run-1", "c", 2)
     assert await refused(fleet.a.take_run("run-9", 1)) == "unknown_run"
     assert await fleet.a.move("b") == [functions.MovedAgent("w", "c", 2, True)]
-    assert (await fleet.beat("c")).runs == (functions.RunRow("run-1", "c", 2),)
+    assert (await fleet.beat("c")).runs == (functions.RunHomeRow("run-1", "c", 2),)
     await fleet.clock.advance(16)
-    assert (await fleet.beat("b")).runs == (functions.RunRow("run-1", "c", 2),)
+    assert (await fleet.beat("b")).runs == (functions.RunHomeRow("run-1", "c", 2),)
     assert await refused(fleet.create(at="b", host="b")) == "not_home"
 
 

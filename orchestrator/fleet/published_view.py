@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from orchestrator.fleet.agent_names import fleet_id
+from orchestrator.fleet.fleet_agent_ids import fleet_id
 from orchestrator.team.roster.roster import Roster
 
 MAX_BYTES = 1 << 20
