@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from orchestrator.base.clock import Timer
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.fleet.acceptance import refused
 from orchestrator.fleet.calls import HostCalls, Verb
@@ -29,6 +30,8 @@ from orchestrator.team.roster.agent_entry import AgentEntry
 
 log = structlog.get_logger()
 
+PUBLISH_AFTER_S = 1.0
+"""How long after a change of an agent what its home shows of it is published."""
 FIRST_CONTACT_S = 5.0
 """Longest time that a start waits for the database; without it, agents that wait for their host go on."""
 
@@ -92,6 +95,8 @@ class FleetMember:
             self.homes,
         )
         self._incarnation = ("", 0)
+        self._view_sent = False
+        self._publish_due: Timer | None = None
         self.lease.listeners += [
             self.hosts.beaten, self.homes.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten,
             self._beaten,
@@ -102,7 +107,7 @@ class FleetMember:
         roster = self._roster
         roster.begin_writing()
         roster.fleet = self.link
-        roster.listeners.append(self.link.seen)
+        roster.listeners += [self.link.seen, self._stirred]
         roster.replica_listeners.append(self.link.seen)
         self.replicas.open_kept()
         self._database.on_news = self._news
@@ -130,6 +135,8 @@ class FleetMember:
 
     async def close(self) -> None:
         """Stop; agents work on, and the next daemon goes on."""
+        if self._publish_due is not None:
+            self._publish_due.cancel()
         for part in (self.moves, self.homes, self.taking, self.replicas, self.shipping, self.lease, self.calls):
             await part.close()
 
@@ -137,12 +144,16 @@ class FleetMember:
 
     def _request(self, fresh: bool) -> BeatRequest:
         facts = self._facts()
+        if fresh:
+            self._view.forget()  # the last one may not have arrived
+        view = self._view.changed()
+        self._view_sent = view is not None
         return BeatRequest(
             facts.instance,
             facts.boot,
             facts.caps,
             fresh=fresh,
-            view=self._view.changed(),
+            view=view,
             known_views=dict(self.hosts.view_numbers),
         )
 
@@ -153,8 +164,22 @@ class FleetMember:
             self._incarnation = beat.incarnation, beat.timeline
         self.taking.look()
         self.calls.asked(beat.asks)
+        if self._view_sent:
+            for home in dict.fromkeys(row.home for row in beat.own if row.home != self.host):
+                self._database.tell(home, "moved")
         for view in beat.views:
             self._show(view.host)
+
+    def _stirred(self, entry: AgentEntry) -> None:
+        """An own agent has changed: what other hosts see of it is published soon, and not only by the next renewal."""
+        own = self.lease.own.get(fleet_id(entry.agent_id)) if entry.state.fleet else None
+        if own is not None and own.home != self.host and self._publish_due is None:
+            self._publish_due = self._roster.clock.timer(PUBLISH_AFTER_S, self._publish)
+
+    def _publish(self) -> None:
+        self._publish_due = None
+        if self._view.outdated():
+            self.lease.renew_soon()
 
     def _show(self, host: str) -> None:
         """Give the replicas of this host's agents what it has published of them."""

@@ -20,7 +20,7 @@ class PublishedView:
     def __init__(self, roster: Roster, snapshot: Callable[[], Mapping[str, Any]]) -> None:
         self._roster = roster
         self._snapshot = snapshot
-        self._last = b""
+        self._last = b"{}"
 
     def changed(self) -> dict[str, Any] | None:
         """The view if it differs from the last one, else None."""
@@ -31,9 +31,13 @@ class PublishedView:
         self._last = encoded
         return view
 
+    def outdated(self) -> bool:
+        """Whether the view differs from the last one."""
+        return orjson.dumps(self._made()) != self._last
+
     def forget(self) -> None:
-        """The last view did not arrive: the next call returns it again."""
-        self._last = b""
+        """The last view may not have arrived: the next call returns it again, unless nothing is to be shown."""
+        self._last = b"" if self._made() else b"{}"
 
     def _made(self) -> dict[str, Any]:
         own = {name: entry for name, entry in self._roster.agents.items() if entry.state.fleet and entry.live}
