@@ -215,6 +215,9 @@ class HostLink:
     def check_cursor(self, run_id: str, since_seq: int, gen: int | None) -> None:
         self._homes.check(run_id, since_seq, gen)
 
+    async def forget(self, agent_id: str) -> None:
+        await self._database.forget([fleet_id(agent_id)])
+
     # -- hosts --------------------------------------------------------------------------------------------------
 
     def host_of(self, agent_id: str) -> str:

@@ -48,7 +48,7 @@ class GarbageData:
     `collected.json` and artifacts; ``members`` of a run are its agents that still have data.
     """
 
-    kind: str  # agent | fenced agent (the directory of one that has moved to another host) | run
+    kind: str  # agent | replica (of an agent on another host) | fenced agent (one that has moved away) | run
     name: str
     ended_at: str | None
     collected: bool = False
@@ -68,7 +68,10 @@ class AgentLaunch:
 
 @dataclass(frozen=True)
 class GarbageItem:
-    """One thing to remove: ``kind`` is process, pane, temporary directory, agent, fenced agent, artifacts or run."""
+    """One thing to remove.
+
+    ``kind`` is process, pane, temporary directory, agent, replica, fenced agent, artifacts or run.
+    """
 
     kind: str
     name: str
@@ -104,7 +107,7 @@ def plan_data(data: Iterable[GarbageData], now: str, age_s: float, *, artifacts:
                 count, artifact_bytes = agent.artifacts
                 remark = f"{count} files in artifacts/ stay ({artifact_bytes} bytes); --artifacts removes them"
                 note = f"{note}; {remark}" if note else remark
-            how = "deleted" if agent.kind == "agent" else "moved to another host"
+            how = "moved to another host" if agent.kind == "fenced agent" else "deleted"
             why = "its removal was interrupted" if agent.collected else f"{how} at {agent.ended_at}"
             items.append(GarbageItem(agent.kind, agent.name, why, files, size, note))
         if due and artifacts and agent.artifacts[0]:
@@ -224,6 +227,7 @@ class GarbageCollection:
             "pane": self._close_pane,
             "temporary directory": self._remove_temporary,
             "agent": self._collect_agent,
+            "replica": self._collect_replica,
             "fenced agent": self._remove_fenced,
             "artifacts": self._remove_artifacts,
             "run": self._collect_run,
@@ -261,6 +265,10 @@ class GarbageCollection:
             note = _worktree_note(roster.root, entry) if entry is not None else ""
             artifacts = self._artifacts(path.name)
             data.append(GarbageData("agent", path.name, ended_at, collected, self._rest(path), artifacts, note=note))
+        for name, replica in roster.replicas.items():
+            if replica.state.life == "deleted":
+                rest, left = self._rest(paths.agent_dir(name)), self._artifacts(name)
+                data.append(GarbageData("replica", name, _deleted_at(replica), rest=rest, artifacts=left))
         for path in self._directories(paths.agents):
             if FENCED.fullmatch(path.name):
                 moved_at = rfc3339(datetime.fromtimestamp(path.stat().st_mtime, UTC))
@@ -272,7 +280,7 @@ class GarbageCollection:
             collected = paths.is_collected(path)
             if not collected and (run is None or run.live or run.file["agents"] or roster.corrupt):
                 continue  # a corrupt agent may be one of this run: nobody knows
-            members = frozenset(name for name, entry in roster.agents.items() if entry.run_id == path.name)
+            members = frozenset(entry.agent_id for entry in roster.members(path.name))
             ended_at = str(run.file["ended_at"]) if run is not None else None
             data.append(GarbageData("run", path.name, ended_at, collected, self._rest(path), members=members))
         return data
@@ -360,6 +368,8 @@ class GarbageCollection:
             note = _agent_note(entry, rfc3339(roster.clock.now()))
             # First: a worktree that holds work is kept, and with it what the records say of it.
             await asyncio.to_thread(remove_worktree, roster.root, entry)
+            if (fleet := roster.posted(item.name)) is not None:
+                await fleet.forget(item.name)  # its mirror goes with the data of the home of its run
             await asyncio.to_thread(self._mark, directory, note)
         failpoints.passed("gc:agent-marked")
         roster.forget_collected(item.name)
@@ -370,6 +380,21 @@ class GarbageCollection:
             await asyncio.to_thread(remove, path)
             failpoints.passed("gc:agent-file")
         await asyncio.to_thread(forget_accepted, roster.paths, item.name)
+
+    async def _collect_replica(self, item: GarbageItem) -> None:
+        roster, directory = self._roster, self._roster.paths.agent_dir(item.name)
+        entry = roster.replicas.get(item.name)
+        if entry is None or entry.state.life != "deleted":
+            return
+        if roster.fleet is not None:
+            await roster.fleet.forget(item.name)
+        await asyncio.to_thread(self._mark, directory, _agent_note(entry, rfc3339(roster.clock.now())))
+        failpoints.passed("gc:replica-marked")
+        del roster.replicas[item.name]
+        for journal in entry.logs.values():
+            journal.close()
+        for path in self._removable(directory):
+            await asyncio.to_thread(remove, path)
 
     async def _remove_fenced(self, item: GarbageItem) -> None:
         directory = self._roster.paths.agent_dir(item.name)
@@ -391,7 +416,7 @@ class GarbageCollection:
         async with self._supervisor.team_panes.placing:  # no agent enters it meanwhile
             run = roster.runs.get(item.name)
             if run is not None:
-                if run.live or any(entry.run_id == run.run_id for entry in roster.agents.values()):
+                if run.live or roster.members(run.run_id):
                     return
                 await asyncio.to_thread(self._mark, directory, _run_note(run, rfc3339(roster.clock.now())))
                 failpoints.passed("gc:run-marked")

@@ -82,6 +82,9 @@ class FleetLink(Protocol):
     def check_cursor(self, run_id: str, since_seq: int, gen: int | None) -> None:
         """Raise Conflict ``not_home`` away from the run's home, ``cursor_old`` for a seq of another broadcast."""
 
+    async def forget(self, agent_id: str) -> None:
+        """Remove a deleted agent of a run of this home from the database; nothing at another host than its home."""
+
     def host_of(self, agent_id: str) -> str:
         """The host that owns the agent, or was asked to make it."""
 
