@@ -11,6 +11,8 @@ import structlog
 from orchestrator.base.clock import Timer
 from orchestrator.base.errors import Conflict, OrchestratorError
 from orchestrator.fleet.acceptance import refused
+from orchestrator.fleet.artifact_copies import ArtifactCopies
+from orchestrator.fleet.branch_pushes import BranchPushes
 from orchestrator.fleet.calls import HostCalls, Verb
 from orchestrator.fleet.database_functions import Beat, BeatRequest, FleetDatabase, HostFacts, News, Post
 from orchestrator.fleet.fleet_agent_ids import fleet_id
@@ -82,6 +84,8 @@ class FleetMember:
             command_of=self._command_of,
         )
         self.calls = HostCalls(database, roster, verbs)
+        self.pushes = BranchPushes(lambda: self._settings().push)
+        self.copies = ArtifactCopies(roster, self.calls.ask)
         self.homes = RunHomes(database, supervisor, host=self.host)
         self.link = HostLink(
             self.host,
@@ -107,9 +111,13 @@ class FleetMember:
         roster = self._roster
         roster.begin_writing()
         roster.fleet = self.link
-        roster.listeners += [self.link.seen, self._stirred]
-        roster.replica_listeners.append(self.link.seen)
         self.replicas.open_kept()
+        for entry in roster.agents.values():
+            self.pushes.known(entry)
+        for entry in roster.replicas.values():
+            self.copies.known(entry)
+        roster.listeners += [self.link.seen, self._stirred, self.pushes.seen]
+        roster.replica_listeners += [self.link.seen, self.copies.seen]
         self._database.on_news = self._news
         try:
             await asyncio.wait_for(self._first_contact(), FIRST_CONTACT_S)
@@ -137,7 +145,8 @@ class FleetMember:
         """Stop; agents work on, and the next daemon goes on."""
         if self._publish_due is not None:
             self._publish_due.cancel()
-        for part in (self.moves, self.homes, self.taking, self.replicas, self.shipping, self.lease, self.calls):
+        parts = (self.moves, self.homes, self.taking, self.replicas, self.shipping, self.lease, self.calls)
+        for part in (*parts, self.pushes, self.copies):
             await part.close()
 
     # -- what the parts ask -------------------------------------------------------------------------------------
@@ -171,7 +180,7 @@ class FleetMember:
             self._show(view.host)
 
     def _stirred(self, entry: AgentEntry) -> None:
-        """An own agent has changed: what other hosts see of it is published soon, and not only by the next renewal."""
+        """An own agent has changed: what other hosts see of it is published soon, before the next renewal."""
         own = self.lease.own.get(fleet_id(entry.agent_id)) if entry.state.fleet else None
         if own is not None and own.home != self.host and self._publish_due is None:
             self._publish_due = self._roster.clock.timer(PUBLISH_AFTER_S, self._publish)

@@ -57,7 +57,11 @@ class Replicas:
         if not paths.agents.is_dir():
             return
         for directory in sorted(paths.agents.iterdir()):
-            owner = mirrored_logs.owner_of(paths, directory.name) if paths.is_replica(directory) else None
+            owner = (
+                mirrored_logs.owner_of(paths, directory.name)
+                if paths.is_replica(directory) and not paths.is_collected(directory)
+                else None
+            )
             if owner is not None and owner.project == self._project:
                 self._opened(directory.name, owner.host, "")
 
