@@ -51,6 +51,8 @@ def _of_pairs(dsn: str) -> dict[str, str]:
 
 def _of_uri(dsn: str) -> dict[str, str]:
     """The parts of a URI, read in libpq's order: user up to the first @ before a /, hosts, database, parameters."""
+    if " " in dsn:
+        raise ValueError("it has a space; write %20")
     rest = dsn[dsn.index("://") + 3 :]
     parts: dict[str, str] = {}
     if "@" in rest.partition("/")[0]:
@@ -63,7 +65,7 @@ def _of_uri(dsn: str) -> dict[str, str]:
     matches = [_HOST_AND_PORT.fullmatch(host) for host in hosts.split(",")]
     if not all(matches):
         raise ValueError("its host and port cannot be read")
-    parts["host"] = ",".join(match[1].strip("[]") for match in matches if match)
+    parts["host"] = ",".join(match[1].removeprefix("[").removesuffix("]") for match in matches if match)
     parts["port"] = ",".join(match[2] or "" for match in matches if match)
     for pair in query.split("&") if query else ():
         key, equals, value = pair.partition("=")

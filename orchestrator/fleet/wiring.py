@@ -18,7 +18,7 @@ from orchestrator.fleet.fleet_connection import FleetConnection
 from orchestrator.fleet.host_verbs import verbs_of
 from orchestrator.fleet.member import FleetMember
 from orchestrator.fleet.published_view import PublishedView
-from orchestrator.fleet.settings import FleetSettings, check_connection, settings_of
+from orchestrator.fleet.settings import FleetSettings, settings_of
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wiring import TeamWiring
 from orchestrator.team.worktrees import git
@@ -32,7 +32,6 @@ class FleetWiring:
         self._config = config
         here = self._settings()
         self._first = here
-        check_connection(here.dsn)
         self._connection = FleetConnection(here.dsn, here.project, here.host, roster.clock)
         self._repository: str | None = None
         self.member = FleetMember(

@@ -329,7 +329,7 @@ def test_a_fleet_is_named_whole_or_not_at_all(root: Path, home: Path, missing: s
         'fleet.dsn = "postgresql://h/f?pass%77ord=hush"', 'fleet.dsn = "host=h sslpassword=hush"',
         'fleet.dsn = "hush"', 'fleet.dsn = "host=h hush"', 'fleet.dsn = "dbname=hush"', 'fleet.dsn = "host= "',
         'fleet.dsn = "postgresql:///hush"', 'fleet.dsn = "postgresql://a,,b/hush"', 'fleet.dsn = "host=\'hush"',
-        'fleet.dsn = "postgresql://h:hush/f"', 'fleet.dsn = "host=h\\nuser=hush"', "fleet.dsn = 5",
+        'fleet.dsn = "postgresql://h:hush/f"', 'fleet.dsn = "postgresql:// h/hush"', 'fleet.dsn = "host=h\\nuser=hush"', "fleet.dsn = 5",
         'fleet.project = "Shop"', 'fleet.project = "-a"', 'fleet.host = "a.b"', f'fleet.host = "{"a" * 64}"',
         'fleet.host = "a\\n"', 'fleet.push = "--all"', 'fleet.push = "a b"', "fleet.places = 0", "fleet.places = 1001",
         'fleet.on_host_lost = "stay"', 'fleet.accept = "*"', 'fleet.accept.host = ["a"]', 'fleet.accept.hosts = "a"',
