@@ -1,4 +1,4 @@
-"""Copies the artifacts that a task's end names from the agent's host to the home of its run, as far as they are small.
+"""Copies the artifacts that a task's end names from the agent's host to the home of its run, up to 10 MB each.
 
 They come in checksummed parts (`host_verbs`), into the replica's `artifacts/`, where the names in the result lead.
 """

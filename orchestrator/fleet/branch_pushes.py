@@ -1,7 +1,7 @@
 """Pushes the branch of a fleet's agent to the configured remote when one of its tasks has ended (`fleet_push`).
 
-So the commits of an agent on another host reach the home of its run. A push that fails is logged, and tried again at the
-next end; it never delays a task.
+So the commits of an agent on another host reach the home of its run. A push that fails is logged, and tried again at
+the next end; it never delays a task.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.core.inbox_items import ItemDecision
 from orchestrator.fleet.acceptance import accepts
 from orchestrator.fleet.calls import Verb
 from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
@@ -51,11 +52,15 @@ def verbs_of(roster: Roster, team: TeamWiring, settings: Callable[[], FleetSetti
         return {**shown, "agent_id": fleet_id(entry.agent_id)}
 
     async def answer(by_host: str, body: Mapping[str, Any]) -> Any:
-        agent(by_host, body)
-        by = body["by"]
-        who = Answerer(f"{by['face']}@{by_host}", str(by.get("user", "")), by["acts_as"])
-        given = GivenAnswer(body["decision"], str(body.get("text") or ""), who, req=body.get("req"))
-        return await team.inbox.answer(str(body["item"]), given)
+        entry, wanted = agent(by_host, body), str(body.get("item"))
+        by = body.get("by") or {}
+        if by.get("acts_as") != "human" and not roster.config().approvals_master:
+            raise BadRequest("not_allowed_to_answer", f"a master of host {by_host} may not answer here")
+        if not any(item.item_id == wanted for item in team.inbox.items(entry)) and wanted not in entry.state.answers:
+            raise BadRequest("unknown_item", f"the inbox has no item {wanted} of {entry.agent_id}")
+        who = Answerer(f"{by.get('face')}@{by_host}", str(by.get("user", "")), _acting(by.get("acts_as")))
+        given = GivenAnswer(_decision(body.get("decision")), str(body.get("text") or ""), who, req=body.get("req"))
+        return await team.inbox.answer(wanted, given)
 
     async def artifacts(by_host: str, body: Mapping[str, Any]) -> Any:
         entry = agent(by_host, body, peeks=True)
@@ -66,6 +71,17 @@ def verbs_of(roster: Roster, team: TeamWiring, settings: Callable[[], FleetSetti
         return await asyncio.to_thread(_chunk, roster, entry.agent_id, body)
 
     return {"peek": peek, "answer": answer, "artifacts": artifacts, "artifact": artifact}
+
+
+def _decision(value: Any) -> ItemDecision:
+    if value not in get_args(ItemDecision):
+        raise BadRequest("bad_argument", f"decision is one of: {', '.join(get_args(ItemDecision))}")
+    return cast("ItemDecision", value)
+
+
+def _acting(value: Any) -> Literal["human", "master"]:
+    """As what the answer counts: a rule of another host decides nothing here."""
+    return "human" if value == "human" else "master"
 
 
 def _chunk(roster: Roster, agent_id: str, body: Mapping[str, Any]) -> dict[str, Any]:

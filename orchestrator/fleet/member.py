@@ -222,8 +222,7 @@ class FleetMember:
     def _refused(self, post: Post, spec: Mapping[str, Any]) -> str:
         return refused(self._settings().accept, self.host, post.by_host, post.kind, spec)
 
-    def _refuses_moved(self, entry: AgentEntry) -> str:
-        by_host = str(entry.state.spec.get("by_host") or self.host)
+    def _refuses_moved(self, entry: AgentEntry, by_host: str) -> str:
         return refused(self._settings().accept, self.host, by_host, "create", entry.state.spec)
 
     def _command_of(self, name: str) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ OWNER_FILE = "owner.json"
 
 
 class Moves:
-    """What one host does about moves. ``taken`` decides whether it takes an agent; "" or why not."""
+    """What one host does about moves. ``refused`` says why it does not take an agent of that creator, or ""."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Moves:
         parts: tuple[Shipping, Taking, Replicas],
         *,
         host: str,
-        refused: Callable[[AgentEntry], str],
+        refused: Callable[[AgentEntry, str], str],
         command_of: Callable[[str], tuple[str, ...]],
     ) -> None:
         self._database = database
@@ -302,6 +302,11 @@ class Moves:
         await self._taking.take([name])
         await self._continue(entry, row)
 
+    async def _creator(self, name: str) -> str:
+        """The host that created the agent, by the database: the mirrored record was written by a former owner."""
+        posts = await self._database.take({name: 0}, 1)
+        return posts[0].by_host if posts and posts[0].seq == 1 else ""
+
     async def _all_lines(self, name: str, log_name: LogName, end: int) -> list[bytes]:
         lines: list[bytes] = []
         while len(lines) < end:
@@ -315,7 +320,7 @@ class Moves:
         """Record the loss of the old host and the first launch here, or the end of an agent that does not move."""
         roster, lost_host = self._roster, entry.state.host
         at = rfc3339(roster.clock.now())
-        refused = "" if row.ends else self._refused(entry)
+        refused = "" if row.ends else self._refused(entry, await self._creator(row.agent))
         while drafts := self._moved(entry, row, lost_host, {}):
             if drafts[-1].type == "restarted":
                 break

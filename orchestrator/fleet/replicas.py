@@ -18,8 +18,8 @@ from orchestrator.fleet.database_functions import NEW_LINES, Beat, FleetDatabase
 from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, replica
 from orchestrator.team.roster import mirrored_logs
 from orchestrator.team.roster.agent_entry import AgentEntry
-from orchestrator.team.roster.mirrored_logs import AgentOwner
 from orchestrator.team.roster.remote_facts import RemoteFacts
+from orchestrator.team.roster.replica_files import AgentOwner, owner_of
 from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ class Replicas:
             return
         for directory in sorted(paths.agents.iterdir()):
             owner = (
-                mirrored_logs.owner_of(paths, directory.name)
+                owner_of(paths, directory.name)
                 if paths.is_replica(directory) and not paths.is_collected(directory)
                 else None
             )

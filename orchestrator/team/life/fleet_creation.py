@@ -81,9 +81,20 @@ def command_line_of(commands: Mapping[str, str], name: str) -> tuple[str, ...]:
     return launch_files.command_line((), commands[name]) if name in commands else ()
 
 
+def _checked_body(body: Mapping[str, Any]) -> None:
+    """Raise BadRequest ``bad_argument`` for a body that no orchestrator of this version posts."""
+    texts = ("name", "role", "engine")
+    if not all(isinstance(body.get(key), str) and body[key] for key in texts):
+        raise BadRequest("bad_argument", f"the post that creates the agent has no {', '.join(texts)}")
+    shapes = {"policies": dict, "env_names": list, "cwd": str, "model": str, "approval": str, "worktree": bool}
+    if wrong := [key for key, kind in shapes.items() if body.get(key) is not None and type(body[key]) is not kind]:
+        raise BadRequest("bad_argument", f"the post that creates the agent has a wrong {wrong[0]}")
+
+
 def placed_spec(roster: Roster, wanted: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
     """The checked spec of an agent on this host, as `agent_plan.planned` makes it for a local one."""
-    names = wanted.get("env_names") or ()
+    _checked_body(wanted)
+    names = [name for name in wanted.get("env_names") or () if isinstance(name, str)]
     spec = AgentSpec(
         name=str(wanted["name"]),
         role=str(wanted["role"]),
@@ -169,5 +180,6 @@ def _failed(roster: Roster, entry: AgentEntry, reason: str, code: str) -> list[D
 
 def _bare(root: Path, body: Mapping[str, Any]) -> dict[str, Any]:
     """What is recorded of an agent that is not launched here."""
-    keys = ("name", "role", "engine", "model", "env_names", "policies")
-    return {key: body[key] for key in keys if body.get(key) is not None} | {"cwd": str(root)}
+    texts = {key: str(body.get(key) or "unknown")[:200] for key in ("name", "role", "engine")}
+    policies = body.get("policies")
+    return {**texts, "policies": policies if isinstance(policies, dict) else {}, "cwd": str(root)}

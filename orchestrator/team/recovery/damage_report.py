@@ -22,7 +22,7 @@ from orchestrator.team.recovery.agent_repair import DamagedLog, OutsideFacts, Re
 from orchestrator.team.recovery.broadcast_repair import repaired_lines
 from orchestrator.team.roster.agent_fold import folded
 from orchestrator.team.roster.broadcast import run_file
-from orchestrator.team.roster.mirrored_logs import is_unchanged
+from orchestrator.team.roster.replica_files import is_unchanged
 from orchestrator.trust.seals import Seal
 
 HALF_S = 60.0

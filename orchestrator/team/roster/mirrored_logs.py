@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import orjson
 
@@ -22,14 +21,12 @@ from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core import state
 from orchestrator.journal.log import SEGMENT_BYTES, Journal
 from orchestrator.journal.log_lines import Record
-from orchestrator.journal.log_reader import READ
 from orchestrator.journal.project_files import (
     Paths,
     check_id,
     ensure_agents_dir,
     failure,
     make_dir,
-    read_json,
     replace,
 )
 from orchestrator.journal.removal import remove
@@ -38,6 +35,7 @@ from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import REAL, SysIO
 from orchestrator.team.roster.agent_fold import located
 from orchestrator.team.roster.loading import TYPES
+from orchestrator.team.roster.replica_files import AgentOwner, as_noted, note_of, owner_of
 from orchestrator.trust import accepted_logs
 from orchestrator.trust.accepted_logs import AcceptedPrefix, GrowingPrefix
 from orchestrator.trust.seals import Seal
@@ -45,14 +43,6 @@ from orchestrator.trust.state_dir import StateDirUnsafe
 
 AT_ONCE = 500
 _UNFINISHED = re.compile(r"\.(.+)\.(?:taking|dropped)")
-
-
-class AgentOwner(NamedTuple):
-    """Which host of which fleet project owns an agent, and since which fence."""
-
-    project: str
-    host: str
-    fence: int
 
 
 # -- an agent that moves to this host -------------------------------------------------------------------------------
@@ -175,10 +165,10 @@ class ReplicaLog(Journal):
 
     def countersign(self, seal: Seal) -> bool:
         """Compare the log with its note, and keep that up to date; False if the log is not what the note says."""
-        growing = _as_noted(self.path, seal)
+        growing = as_noted(self.path, seal)
         if growing is None:
             return False
-        self._note, self._seal_of_note, self._growing = _note_of(self.path), seal, growing
+        self._note, self._seal_of_note, self._growing = note_of(self.path), seal, growing
         return True
 
     def extend(self, lines: Sequence[bytes], *, sync: bool) -> list[Record]:
@@ -196,36 +186,6 @@ class ReplicaLog(Journal):
                 finally:
                     os.close(fd)
         return records
-
-
-def _note_of(path: Path) -> Path:
-    return path.with_suffix(".mirrored")
-
-
-def _as_noted(path: Path, seal: Seal) -> GrowingPrefix | None:
-    """What the log of a replica holds, if that is exactly what its note says; None if it is not."""
-    growing, note = GrowingPrefix(), _note_of(path)
-    try:
-        for file in log_files(path):
-            with os.fdopen(os.open(file, READ), "rb") as lines:
-                for line in lines:
-                    growing.add(line.removesuffix(b"\n"))
-        if not note.exists():
-            return None if growing.prefix.seq else growing
-        content = read_json(note)
-    except (OSError, OrchestratorError):
-        return None
-    noted = seal.holds(content) and (content.get("seq"), content.get("digest")) == growing.prefix
-    return growing if noted else None
-
-
-def is_unchanged(paths: Paths, agent_id: str) -> bool:
-    """Whether the logs of a replica hold exactly what this host wrote, for those who read it without the daemon."""
-    seals = {name: paths.provenance.seal("mirror", agent_id, name) for name in TYPES}
-    directory = paths.agent_dir(agent_id)
-    return all(
-        seal is not None and _as_noted(directory / f"{name}.jsonl", seal) is not None for name, seal in seals.items()
-    )
 
 
 class Replica:
@@ -311,15 +271,6 @@ def _countersign(paths: Paths, agent_id: str, log: ReplicaLog) -> None:
     seal = paths.provenance.seal("mirror", agent_id, log.path.stem)
     if seal is None or not log.countersign(seal):
         raise Corrupt("corrupt_log", f"{log.path} is not what this host wrote", line=1)
-
-
-def owner_of(paths: Paths, agent_id: str) -> AgentOwner | None:
-    """Which host owns the agent of a replica, by its `mirror.json`; None for an agent of this host."""
-    path = paths.mirror(agent_id)
-    if not paths.is_replica(path.parent):
-        return None
-    content: dict[str, Any] = read_json(path)
-    return AgentOwner(content["project"], content["host"], content["fence"])
 
 
 def drop_replica(paths: Paths, agent_id: str, io: SysIO = REAL) -> None:

@@ -19,7 +19,7 @@ from orchestrator.journal.segments import log_exists
 from orchestrator.team.roster.agent_fold import folded, must_be_there
 from orchestrator.team.roster.agent_views import PAGE_BYTES, full_of, record_view, row_of
 from orchestrator.team.roster.broadcast import run_file
-from orchestrator.team.roster.mirrored_logs import is_unchanged, owner_of
+from orchestrator.team.roster.replica_files import is_unchanged, owner_of
 
 NO_DAEMON = "no daemon runs: what the files say"
 FOREIGN = "not of this machine; orchestrator trust lists what would be started"

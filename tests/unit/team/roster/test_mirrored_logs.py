@@ -382,7 +382,12 @@ def test_only_a_takeover_writes_what_was_accepted():
         for path in package.rglob("*.py")
         if re.search(r"\baccepted_logs\b", path.read_text("utf-8")) and path.name != "accepted_logs.py"
     }
-    assert users == {"trust/provenance.py", "trust/seals.py", "team/roster/mirrored_logs.py"}
+    assert users == {
+        "trust/provenance.py",
+        "trust/seals.py",
+        "team/roster/mirrored_logs.py",
+        "team/roster/replica_files.py",
+    }
     assert "accepted_logs.stored(" in (package / "trust" / "provenance.py").read_text("utf-8")
     assert not re.search(r"\b(store|forget)\b", (package / "trust" / "provenance.py").read_text("utf-8"))
 
