@@ -22,7 +22,7 @@ from tests.support.portable import sitecustomize as _refusal  # noqa: F401 - in 
 from tests.support.stage import MARK, Stage, processes_with
 from tests.support.tmux_server import PrivateServer
 
-pytest_plugins = ["tests.support.faults", "tests.support.spawn_stage"]
+pytest_plugins = ["tests.support.faults", "tests.support.postgres", "tests.support.spawn_stage"]
 _COUNT = itertools.count(1)
 # How long one example takes is the machine's matter.
 hypothesis.settings.register_profile("any machine", deadline=None)

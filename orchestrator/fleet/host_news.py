@@ -173,6 +173,7 @@ class NewsListener:
 
     async def _listen(self) -> None:
         """Listen until the connection is lost or silent."""
+        self._lost = False
         connection = await self._connection.open()
         loop, descriptor = asyncio.get_running_loop(), connection.fileno()
         try:
@@ -183,27 +184,29 @@ class NewsListener:
                 check_listening(self._channel, [name for (name,) in await cursor.fetchall()])
             except psycopg.Error as error:
                 raise statement_error(error, "") from None
-            self._heard_at, self._lost, self.listening = self._clock.monotonic(), False, True
+            self._heard_at, self.listening = self._clock.monotonic(), True
             # Not `notifies()`, which wakes up ten times a second and holds the connection.
-            loop.add_reader(descriptor, self._readable, connection)
-            self._readable(connection)
+            loop.add_reader(descriptor, self._readable, connection, descriptor)
+            self._readable(connection, descriptor)
             while not self._lost and self.silent_s < SILENT_S:
                 deadline = self._heard_at + SILENT_S
                 await wait_until(lambda: True if self._lost else None, self._stirred, deadline, self._clock)
             log.info("the listener to the fleet's news is replaced", lost=self._lost)
         finally:
             self.listening = False
-            loop.remove_reader(descriptor)
+            if not self._lost:
+                loop.remove_reader(descriptor)
             await connection.close()
 
-    def _readable(self, connection: AsyncConnection) -> None:
+    def _readable(self, connection: AsyncConnection, descriptor: int) -> None:
         try:
             connection.pgconn.consume_input()
             while (notify := connection.pgconn.notifies()) is not None:
                 self._notified(notify.extra.decode("utf-8", "replace"))
         except psycopg.Error:
+            # At once: libpq has closed the descriptor, whose number may be another file's soon.
+            asyncio.get_running_loop().remove_reader(descriptor)
             self._lost = True
-            asyncio.get_running_loop().remove_reader(connection.fileno())
             self._stirred.notify()
 
     def _notified(self, payload: str) -> None:

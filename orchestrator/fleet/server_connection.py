@@ -137,9 +137,7 @@ class ServerConnection:
         if self._closed:
             raise away("this connection to the fleet's database was closed")
         self._reconnection.check()
-        if fault := tls_missing(self._dsn):
-            raise Environment("tls_required", fault, TLS_STEP)
-        check_connection(self._dsn)
+        self._check()
         self._connecting = True
         try:
             connection = await self._opened()
@@ -150,6 +148,15 @@ class ServerConnection:
             self._connecting = False
         self._reconnection.succeeded()
         return connection
+
+    def _check(self) -> None:
+        try:
+            conninfo_to_dict(self._dsn)
+        except psycopg.Error as error:
+            raise connection_error(error, self._dsn) from None
+        if fault := tls_missing(self._dsn):
+            raise Environment("tls_required", fault, TLS_STEP)
+        check_connection(self._dsn)
 
     async def _opened(self) -> AsyncConnection:
         try:
