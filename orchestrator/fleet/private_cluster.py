@@ -187,16 +187,22 @@ class PrivateCluster:
             raise Environment("no_postgres", f"{program} failed: {' '.join(words)[-500:]}", f"look into {self.log}")
 
 
+_WATCH = 'cat >/dev/null; kill -9 "$(head -n 1 "$0/data/postmaster.pid")" 2>/dev/null; rm -rf "$0"'
+"""Ends the server of a directory when the process that began this is gone, however: its end of the pipe closes."""
+
+
 @contextlib.contextmanager
 def running(*, durable: bool = True, tcp: bool = True) -> Iterator[PrivateCluster]:
-    """A private cluster that answers; its server and files are gone afterwards."""
+    """A private cluster that answers; its server and files are gone afterwards, also if this process is killed."""
     cluster = PrivateCluster(durable=durable, tcp=tcp)
-    try:
-        cluster.create()
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.remove()
+    watch = ["sh", "-c", _WATCH, str(cluster.directory)]
+    with subprocess.Popen(watch, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True):
+        try:
+            cluster.create()
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.remove()
 
 
 def _free_port(directory: Path) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,22 +17,6 @@ from orchestrator.fleet.migrations import migrate
 from orchestrator.fleet.private_cluster import PrivateCluster, running
 
 _COUNT = itertools.count(1)
-# Ends the server when the worker is gone, however it ended: its end of the pipe is closed then.
-_WATCH = 'cat >/dev/null; kill -9 "$(head -n 1 "$0/data/postmaster.pid")" 2>/dev/null; rm -rf "$0"'
-
-
-@contextmanager
-def watched(**options: bool) -> Iterator[PrivateCluster]:
-    """A running private server that does not outlive this process."""
-    with running(**options) as cluster:
-        with subprocess.Popen(
-            ["sh", "-c", _WATCH, str(cluster.directory)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as watch:
-            try:
-                yield cluster
-            finally:
-                cluster.remove()
-                watch.stdin.close()
 
 
 @dataclass
@@ -70,7 +53,7 @@ def made_database(cluster: PrivateCluster, *, schema: bool = True) -> Iterator[F
 def postgres() -> Iterator[PrivateCluster]:
     """The server of this worker. What it has committed survives its processes, not the machine."""
     try:
-        server = watched(durable=False)
+        server = running(durable=False)
         cluster = server.__enter__()
     except Environment as error:
         if "CI" in os.environ:

@@ -28,8 +28,9 @@ from orchestrator.fleet.database_functions import (
 )
 from orchestrator.fleet.fleet_connection import FleetConnection
 from orchestrator.fleet.host_news import SILENT_S, TOGETHER_S, check_listening
+from orchestrator.fleet.private_cluster import running
 from orchestrator.fleet.server_connection import GIVEN_UP_S, LONGEST_PAUSE_S, check_direct
-from tests.support.postgres import made_database, watched
+from tests.support.postgres import made_database
 from tests.support.team import FakeClock
 from tests.support.tmux_server import BOUND
 
@@ -305,7 +306,7 @@ async def test_each_sqlstate_is_a_code(fleet_server):
 
 
 async def test_a_server_that_is_killed_keeps_every_acknowledged_post(faults):
-    with watched(durable=False, tcp=False) as cluster, made_database(cluster) as server:
+    with running(durable=False, tcp=False) as cluster, made_database(cluster) as server:
         clock = FakeClock()
         hosts = Hosts(server, clock)
         async with hosts:
