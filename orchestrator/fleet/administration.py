@@ -204,10 +204,9 @@ def remove_host(connection: Connection[TupleRow], project: str, host: str) -> No
 def remove_project(connection: Connection[TupleRow], project: str) -> None:
     """Remove a project: its hosts with their roles, its agents, and all their posts and logs."""
     with connection.transaction():
-        roles = [row.role for row in hosts(connection, project)]
-        if not roles and not _project(connection, project):
+        if not _project(connection, project):
             raise BadRequest("host_unknown", f"the fleet has no project {project}")
-        _project(connection, project)
+        roles = [row.role for row in hosts(connection, project)]
         for table in _TABLES:
             _delete(connection, table, project)
         for role in roles:
