@@ -10,8 +10,9 @@ import pytest
 
 from orchestrator.fleet import administration
 from orchestrator.fleet.migrations import migrate
+from orchestrator.fleet.private_cluster import running
 from tests.support.fleet_programs import HOSTS
-from tests.support.postgres import made_database, watched
+from tests.support.postgres import made_database
 
 CAPS = json.dumps({"engines": ["shell"], "places": 30})
 SET_CLOCK = """
@@ -239,7 +240,7 @@ def test_bodies_and_lines_come_back_byte_for_byte(project, said):
 
 def test_a_promoted_standby_skips_numbers_before_any_post():
     """What the old server accepted last may be lost: its numbers are never used again."""
-    with watched(durable=False) as cluster:
+    with running(durable=False) as cluster:
         with made_database(cluster) as server:
             project = Project(server)
             project.begin()
