@@ -404,6 +404,11 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "repeat the call later",
     ),
     # who: the operator
+    "fleet_driver": (
+        Environment,
+        "[fleet] is set, and the driver of its database is not installed",
+        "install it beside orchestrator: pip install 'orchestrator[fleet]'; then: orchestrator daemon restart",
+    ),
     "fleet_denied": (
         Environment,
         "the fleet's database refuses this host: its user, its password or its rights",

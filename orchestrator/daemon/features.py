@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import structlog
+
+from orchestrator.base.errors import Environment
 from orchestrator.base.toolsets import GSD
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.gsd.wiring import GsdWiring
@@ -21,6 +24,8 @@ from orchestrator.trust.origin import KnownProcesses
 
 if TYPE_CHECKING:
     from orchestrator.fleet.wiring import FleetWiring
+
+log = structlog.get_logger()
 
 
 class Features:
@@ -50,6 +55,7 @@ class Features:
         self.trust = TrustRequests(roster, state, clients, (self.team.adoption, self.spawn), self.team.authority)
         self._roster, self._state = roster, state
         self.fleet: FleetWiring | None = None
+        self.fleet_trouble: Environment | None = None
         self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give
 
     @property
@@ -70,10 +76,20 @@ class Features:
     async def _join_fleet(self) -> None:
         """Become a host of the fleet, if `[fleet]` is set; nothing of it is loaded otherwise."""
         if self._state.current.config.in_fleet:
-            from orchestrator.fleet.wiring import FleetWiring  # noqa: PLC0415  (loads psycopg)
-
+            try:
+                from orchestrator.fleet.wiring import FleetWiring  # noqa: PLC0415  (loads psycopg)
+            except ImportError as error:
+                self.fleet_trouble = Environment("fleet_driver", f"[fleet] is set, and a package is missing: {error}")
+                log.error("this daemon is in no fleet", **self.fleet_trouble.as_dict())  # noqa: TRY400  (no bug)
+                return
             self.fleet = FleetWiring(self._roster, self.team, lambda: self._state.current.config)
             await self.fleet.begin()
+
+    def fleet_state(self) -> dict[str, Any] | None:
+        """What this host is in its fleet; None without one."""
+        if self.fleet_trouble is not None:
+            return {"trouble": self.fleet_trouble.as_dict()}
+        return self.fleet.state() if self.fleet is not None else None
 
     async def follow_up(self, *, clean: bool) -> None:
         """What the begin leaves undone because no caller waits for it."""

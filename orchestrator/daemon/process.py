@@ -374,7 +374,7 @@ class Daemon:
             "corrupt": {name: error.as_dict() for name, error in self.roster.corrupt.items()},
             "missing": self.roster.missing(),
             "notes": self.roster.notes,
-            "fleet": self.features.fleet.state() if self.features.fleet is not None else None,
+            "fleet": self.features.fleet_state(),
             "config_error": error.as_dict() if error else None,
             "log": str(self.door.directory / "log"),
         }

@@ -29,14 +29,14 @@ log = structlog.get_logger()
 
 ASK_S = 20.0
 _FOLDER = re.compile(r"^.*\.agents/agents/[^/]+/artifacts/")
-Ask = Callable[[str, str, Mapping[str, Any], float], Awaitable[Any]]
+HostQuestion = Callable[[str, str, Mapping[str, Any], float], Awaitable[Any]]
 """Asks a host: its name, the verb, the body, the seconds to wait."""
 
 
 class ArtifactCopies:
     """The copies of one home."""
 
-    def __init__(self, roster: Roster, ask: Ask) -> None:
+    def __init__(self, roster: Roster, ask: HostQuestion) -> None:
         self._roster = roster
         self._ask = ask
         self._seen: dict[str, int] = {}

@@ -59,6 +59,7 @@ class Agent:
     life: str = "new"
     ends: bool = False
     ended: int = 0
+    next_post: int = 0
     last_post: int = 0
     tasks: int = 0
     closing: bool = False

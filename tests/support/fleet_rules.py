@@ -46,7 +46,7 @@ class FleetRules:
 
     def next_number(self, agent: Agent) -> int:
         """The number of the next post: one after the last."""
-        return agent.last_post + 1
+        return agent.next_post + 1
 
     def owns(self, caller: Caller, agent: Agent, fence: int) -> bool:
         """Whether what this host ships under this fence may be stored."""
@@ -81,7 +81,7 @@ class FleetRules:
         """Raise every queue's number, so that no number of the lost part is used again."""
         for project in self.projects.values():
             for agent in project.agents.values():
-                agent.last_post += NUMBERS_SKIPPED
+                agent.next_post += NUMBERS_SKIPPED
 
     # -- lookups -------------------------------------------------------------------------------------------------
 

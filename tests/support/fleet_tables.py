@@ -135,7 +135,7 @@ class FleetTables(FleetRules):
         seq, at = self.next_number(agent), rfc3339(caller.now)
         row = PostRow(seq, post.kind, post.task_id, post.req, caller.host, at, as_text(post.body), position)
         agent.posts.append(row)
-        agent.last_post = seq
+        agent.next_post = agent.last_post = seq
         agent.tasks += post.kind == "task"
         agent.closing = agent.closing or post.kind == "stop"
         return row

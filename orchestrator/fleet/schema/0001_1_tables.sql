@@ -122,7 +122,8 @@ create table queue (
     project text collate "C" not null,
     agent text collate "C" not null,
     host text collate "C" not null,
-    next bigint not null default 0, -- number of the last post
+    next bigint not null default 0, -- the next post has the number after this one
+    last bigint not null default 0, -- number of the last post; behind `next` after a restore
     tasks bigint not null default 0,
     closing bool not null default false,
     primary key (project, agent)

@@ -70,14 +70,14 @@ begin
     return query select meta.incarnation::text, meta.timeline,
         (
             select coalesce(json_agg(json_build_array(
-                a.agent, a.run_id, a.home, a.fence, q.next, a.in_seq, a.out_seq, a.on_host_lost, a.ends
+                a.agent, a.run_id, a.home, a.fence, q.last, a.in_seq, a.out_seq, a.on_host_lost, a.ends
             ) order by a.agent), '[]')
             from agent a join queue q using (project, agent)
             where a.project = _me.project and a.host = _me.host
         ),
         (
             select coalesce(json_agg(json_build_array(
-                a.agent, a.run_id, a.host, a.fence, q.next, a.in_seq, a.out_seq
+                a.agent, a.run_id, a.host, a.fence, q.last, a.in_seq, a.out_seq
             ) order by a.agent), '[]')
             from agent a join queue q using (project, agent)
             where a.project = _me.project and a.home = _me.host and a.host <> _me.host

@@ -48,7 +48,7 @@ begin
             insert into agent (project, agent, host, home, run_id, req, engine, on_host_lost, log_v)
             values (_me.project, agent, host, _me.host, _run_id, _new ->> 'req', _new ->> 'engine',
                 _new ->> 'on_host_lost', _target.log_v);
-            insert into queue (project, agent, host, next) values (_me.project, agent, host, 1);
+            insert into queue (project, agent, host, next, last) values (_me.project, agent, host, 1, 1);
             insert into post (project, agent, seq, kind, req, by_host, at, position, body)
             values (_me.project, agent, 1, 'create', _new ->> 'req', _me.host, _now, 0, _new ->> 'body');
         end if;
@@ -137,7 +137,7 @@ begin
     if status = 'accepted' then
         seq := _queue.next + 1;
         "position" := case _kind when 'task' then unfinished + 1 else 0 end;
-        update queue set next = _queue.next + 1, tasks = tasks + (_kind = 'task')::int,
+        update queue set next = _queue.next + 1, last = _queue.next + 1, tasks = tasks + (_kind = 'task')::int,
             closing = closing or _kind = 'stop'
         where project = _me.project and agent = _agent;
         insert into post (project, agent, seq, kind, task_id, req, by_host, at, position, body)
