@@ -197,8 +197,8 @@ class Daemon:
         self.features.look_around()
         self._run_base_sweep.look_around()
         now = time.monotonic()
-        if self.clients or self.features.at_work:
-            self.idle_since = now
+        if self.clients or self.features.at_work or self.features.fleet is not None:
+            self.idle_since = now  # a host of a fleet must be there when something is posted to it
         limit = self.configured.current.config.idle_exit_s
         if limit and now - self.idle_since > limit:
             self.end("idle")

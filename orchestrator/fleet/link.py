@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
@@ -46,6 +46,7 @@ class HostLink:
         calls: HostCalls,
         hosts: KnownHosts,
         homes: RunHomes,
+        look: Callable[[list[str]], None],
     ) -> None:
         self.host = host
         self._database = database
@@ -56,7 +57,7 @@ class HostLink:
         self._calls = calls
         self._hosts = hosts
         self._homes = homes
-        self._posting = Posting(database)
+        self._posting = Posting(database, host, look)
         self._creating: dict[str, tuple[str, str]] = {}  # fleet id -> its run and host
         self._came = Signal()
 
@@ -109,7 +110,7 @@ class HostLink:
                 if placed.host != self.host:
                     self._replicas.open(placed.agent, placed.host, run_id)
                     self._creating.pop(placed.agent)
-            self._database.tell(placed.host, "posts", (placed.agent,))
+            self._posting.tell(placed.host, [placed.agent])
             answers.append(local_id(self._roster, placed.agent))
         return answers
 

@@ -97,6 +97,7 @@ class FleetMember:
             self.calls,
             self.hosts,
             self.homes,
+            self.taking.look,
         )
         self._incarnation = ("", 0)
         self._view_sent = False

@@ -6,6 +6,7 @@ functions of `core.decisions`, so that a remote agent answers as a local one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
@@ -17,8 +18,17 @@ from orchestrator.fleet.database_functions import FleetDatabase, NewPost, PostAn
 class Posting:
     """The posts of one host. An owner is told of a post after its commit; the beat finds what that loses."""
 
-    def __init__(self, database: FleetDatabase) -> None:
+    def __init__(self, database: FleetDatabase, host: str, look: Callable[[list[str]], None]) -> None:
         self._database = database
+        self._host = host
+        self._look = look  # takes posts for agents of this host
+
+    def tell(self, host: str, names: list[str]) -> None:
+        """Tell the owner of these agents that something was posted to them."""
+        if host == self._host:
+            self._look(names)
+        else:
+            self._database.tell(host, "posts", names)
 
     async def enqueue(
         self,
@@ -73,7 +83,7 @@ class Posting:
             stopping = answer.life not in ("failed", "stopped", "deleted")
             raise decisions.agent_ended(post.agent, decisions.ending_of(answer.life, stopping=stopping))
         if answer.status in ("accepted", "again"):
-            self._database.tell(answer.host, "posts", (post.agent,))
+            self.tell(answer.host, [post.agent])
         return answer
 
 

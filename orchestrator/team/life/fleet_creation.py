@@ -20,7 +20,7 @@ from orchestrator.core import supervision
 from orchestrator.core.agent_ids import slug
 from orchestrator.core.record_types import Draft
 from orchestrator.engines import table
-from orchestrator.journal.project_files import confine
+from orchestrator.journal.project_files import check_id, confine
 from orchestrator.roles import catalogue
 from orchestrator.team.life import agent_worktrees, launch_files
 from orchestrator.team.life.agent_plan import POLICIES, AgentSpec, checked_env, planned
@@ -118,6 +118,8 @@ async def make(supervisor: Supervisor, run_id: str, home: str, agents: Sequence[
     posts are then taken again later.
     """
     roster, team_panes = supervisor.roster, supervisor.team_panes
+    for agent in agents:
+        check_id(agent.agent_id, "agent_id")  # it comes from another host, and becomes a path
     run = await team_panes.run_of_fleet(run_id, home)
     entries: list[AgentEntry] = []
     async with team_panes.placing:

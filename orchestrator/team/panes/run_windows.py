@@ -21,6 +21,7 @@ from orchestrator.base.waiting import elapse
 from orchestrator.core.agent_ids import ascii_form
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
+from orchestrator.journal.project_files import check_id
 from orchestrator.team.panes import master_pane
 from orchestrator.team.roster.broadcast import TeamRun, new_run
 from orchestrator.team.roster.roster import Roster
@@ -165,6 +166,7 @@ class RunWindows:
 
         ``home`` is the host whose master leads the run; "" for this one.
         """
+        check_id(run_id, "run_id")  # it comes from another host, and becomes a path
         async with self._making:
             run = self._roster.runs.get(run_id)
             if run is not None and run.live:
