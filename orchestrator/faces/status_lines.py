@@ -60,6 +60,7 @@ def status_lines(
         *(Column(mark, [_above(done.get(kind), 0) for done in ended], right=True) for kind, mark in marks.items()),
     ]
     if separate:
+        columns.insert(2, Column("HOST", [str(row.get("host") or "") for row in rows]))
         columns += [
             Column("DIFF", [diff_text(row.get("diff"), ascii_only=ascii_only) for row in rows], right=True),
             Column("COST", [cost_text(row.get("usage"), ascii_only=ascii_only) for row in rows], right=True),

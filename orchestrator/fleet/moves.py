@@ -16,7 +16,7 @@ import structlog
 
 from orchestrator.base import failpoints
 from orchestrator.base.clock import Clock, rfc3339
-from orchestrator.base.errors import Corrupt, NotReady, OrchestratorError
+from orchestrator.base.errors import Conflict, Corrupt, NotReady, OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core import decisions, fleet_rules, supervision
 from orchestrator.core.record_types import Draft
@@ -194,6 +194,9 @@ class Moves:
             except NotReady as error:
                 if error.code != "too_early":
                     raise
+                continue
+            except Conflict as error:  # it has renewed its lease meanwhile
+                log.info("a host is not lost", host=host, **error.as_dict())
                 continue
             if not moved:
                 self._look_again[host] = self._roster.clock.monotonic() + EMPTY_AGAIN_S

@@ -51,7 +51,7 @@ class FleetTables(FleetRules):
             raise Conflict("host_taken", f"{caller.host} is another machine or copy")
         if request.fresh or self.gap(caller, host):
             host.unbroken_since = caller.now
-        host.lease_until = caller.now + timedelta(seconds=functions.LEASE_S)
+        host.lease_until, host.lost = caller.now + timedelta(seconds=functions.LEASE_S), False
         host.caps = json.loads(as_text(request.caps))
         if request.view is not None:
             host.view, host.view_n = as_text(request.view), host.view_n + 1

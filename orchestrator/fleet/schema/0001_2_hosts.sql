@@ -61,6 +61,7 @@ begin
         end,
         lease_until = _now + interval '15 s',
         caps = _caps::jsonb,
+        lost = false, -- it lives, so whoever gave it up was wrong; what has moved meanwhile has another fence
         view_n = view_n + (_view is not null)::int
     where project = _me.project and host = _me.host;
     if _view is not null then

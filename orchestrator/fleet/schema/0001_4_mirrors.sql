@@ -8,14 +8,46 @@ language plpgsql security definer set search_path = orchestrator_fleet, pg_temp 
 #variable_conflict use_column
 declare
     _me record := caller();
+    _from int := 1;
+    _to int;
+begin
+    return query select * from ship_parts(_me.project, _me.host, _agents, _fences, _lives,
+        _parts, _logs, _seqs, _types, _task_ids, _lines);
+exception when unique_violation then -- a row of agent disagrees with the log: that agent alone is set aside
+    perform from agent where project = _me.project and agent = any (_agents) order by agent for update;
+    for _n in 1 .. cardinality(_agents) loop
+        _to := _from;
+        while _parts[_to] = _n loop
+            _to := _to + 1;
+        end loop;
+        begin
+            return query select _n, one.agent, one.status, one.in_seq, one.out_seq, one.fence, one.host
+                from ship_parts(_me.project, _me.host, _agents[_n:_n], _fences[_n:_n], _lives[_n:_n],
+                    array_fill(1, array[_to - _from]), _logs[_from:_to - 1], _seqs[_from:_to - 1],
+                    _types[_from:_to - 1], _task_ids[_from:_to - 1], _lines[_from:_to - 1]) one;
+        exception when unique_violation then
+            return query select _n, one.agent, 'forked', one.in_seq, one.out_seq, one.fence, one.host from agent one
+                where one.project = _me.project and one.agent = _agents[_n];
+        end;
+        _from := _to;
+    end loop;
+end $$;
+
+create function ship_parts(
+    _project text, _host text, _agents text[], _fences bigint[], _lives text[],
+    _parts int[], _logs text[], _seqs bigint[], _types text[], _task_ids text[], _lines text[]
+) returns table (n int, agent text, status text, in_seq bigint, out_seq bigint, fence bigint, host text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
     _log_v int;
     _one agent;
     _ends text[];
     _from int := 1; -- lines of a part stand together
     _to int;
 begin
-    select log_v into _log_v from host where project = _me.project and host = _me.host;
-    perform from agent where project = _me.project and agent = any (_agents) order by agent for update;
+    select log_v into _log_v from host where project = _project and host = _host;
+    perform from agent where project = _project and agent = any (_agents) order by agent for update;
     for _n in 1 .. coalesce(cardinality(_agents), 0) loop
         _to := _from;
         while _parts[_to] = _n loop
@@ -23,7 +55,7 @@ begin
         end loop;
         n := _n;
         agent := _agents[_n];
-        select * into _one from agent where project = _me.project and agent = _agents[_n];
+        select * into _one from agent where project = _project and agent = _agents[_n];
         if not found then
             status := 'fenced';
             in_seq := 0;
@@ -32,7 +64,7 @@ begin
             host := '';
         else
             status := case
-                when _one.host <> _me.host or _one.fence <> _fences[_n] then 'fenced'
+                when _one.host <> _host or _one.fence <> _fences[_n] then 'fenced'
                 else misfit(_one, _logs[_from:_to - 1], _seqs[_from:_to - 1], _types[_from:_to - 1],
                     _task_ids[_from:_to - 1], _lines[_from:_to - 1])
             end;
@@ -44,7 +76,7 @@ begin
         if status = '' then
             status := 'stored';
             insert into log (project, agent, log, seq, fence, type, task_id, line)
-            select _me.project, _one.agent, left(l.log, 1)::"char", l.seq, _one.fence, l.type, l.task_id, l.line
+            select _project, _one.agent, left(l.log, 1)::"char", l.seq, _one.fence, l.type, l.task_id, l.line
             from unnest(_logs[_from:_to - 1], _seqs[_from:_to - 1], _types[_from:_to - 1],
                 _task_ids[_from:_to - 1], _lines[_from:_to - 1]) as l (log, seq, type, task_id, line);
             select
@@ -55,9 +87,9 @@ begin
                 )
             into in_seq, out_seq, _ends
             from unnest(_logs[_from:_to - 1], _types[_from:_to - 1], _task_ids[_from:_to - 1]) as l (log, type, task_id);
-            update agent set in_seq = ship.in_seq, out_seq = ship.out_seq, life = _lives[_n], log_v = _log_v,
+            update agent set in_seq = ship_parts.in_seq, out_seq = ship_parts.out_seq, life = _lives[_n], log_v = _log_v,
                 ended = ended + coalesce(cardinality(_ends), 0)
-            where project = _me.project and agent = _one.agent;
+            where project = _project and agent = _one.agent;
         end if;
         _from := _to;
         return next;

@@ -9,6 +9,9 @@ from typing import Any
 from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.core import agent_status, state
 
+SHOWN_BY_PRESENCE = ("idle", "parked", "unknown")
+"""Statuses that no record shows."""
+
 
 @dataclass
 class RemoteFacts:
@@ -32,7 +35,7 @@ class RemoteFacts:
         by_records = agent_status.status(agent, agent_status.Presence())
         if by_records[0] != "unknown" or not self.row or self.row.get("epoch") != agent.epoch:
             return by_records
-        # The records are newer than what its owner has published: a task that has ended is no longer held.
-        if self.row["status"] == "busy":
+        # Where the records do not show what it does, its owner does; unless they are newer than what that published.
+        if self.row["status"] not in SHOWN_BY_PRESENCE:
             return "unknown", f"host {self.host} has not reported what it does now"
         return str(self.row["status"]), str(self.row.get("reason", ""))

@@ -203,6 +203,33 @@ def test_a_damaged_part_leaves_the_others_stored(project):
     assert project.call("a", "read", "x", "outbox", 0, 9, 99) == []
 
 
+def test_a_host_that_was_given_up_and_renews_is_none_of_the_lost(project):
+    project.create("a", "w", to="b", lost="wait")
+    project.time(21)
+    for _ in range(11):
+        project.time(2)
+        project.beat("a")
+    given_up = "update orchestrator_fleet.host set lost = true where project = %s and host = 'b'"
+    project.owner.execute(given_up, [project.name])
+    project.beat("b")
+    for _ in range(11):
+        project.time(2)
+        project.beat("a")
+    assert project.call("a", "move", "b") == []
+
+
+def test_an_agent_whose_row_disagrees_with_its_log_is_forked_alone(project):
+    project.create("a", "w", "x")
+    first = ["w"], [1], ["ready"], [1], ["outbox"], [1], ["ready"], [None], ["1"]
+    assert project.call("a", "ship", *first)[0][2] == "stored"
+    undone = "update orchestrator_fleet.agent set out_seq = 0 where project = %s and agent = 'w'"
+    project.owner.execute(undone, [project.name])
+    both = ["w", "x"], [1, 1], ["ready"] * 2, [1, 2], ["outbox"] * 2, [1, 1], ["ready"] * 2, [None] * 2, ["1", "2"]
+    answers = project.call("a", "ship", *both)
+    assert [(row[0], row[1], row[2]) for row in answers] == [(1, "w", "forked"), (2, "x", "stored")]
+    assert [row[0] for row in project.call("a", "read", "x", "outbox", 0, 9, 99)] == [1]
+
+
 @pytest.mark.parametrize(
     "query",
     [
