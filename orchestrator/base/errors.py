@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from orchestrator.base.fleet_codes import FLEET_CODES
+
 
 class OrchestratorError(Exception):
     """Base of all expected errors; anything else is a bug.
@@ -586,6 +588,13 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "use the version of orchestrator that wrote it, or a newer one",
     ),
 }
+
+CODES.update(
+    {
+        code: (next(kind for kind in OrchestratorError.__subclasses__() if kind.kind == name), meaning, step)
+        for code, (name, meaning, step) in FLEET_CODES.items()
+    }
+)
 
 EXIT_CODES: dict[type[OrchestratorError], int] = {
     BadRequest: 2,

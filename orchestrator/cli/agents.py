@@ -46,6 +46,16 @@ def create(
     worktree: Annotated[
         bool, typer.Option("--worktree", help="Give it a git worktree and branch of its own.")
     ] = False,
+    host: Annotated[
+        str,
+        typer.Option(metavar="NAME|any", help="Host of the fleet to run it on.", autocompletion=completion.hosts),
+    ] = "",
+    on_host_lost: Annotated[
+        str,
+        typer.Option(
+            metavar="wait|move", help="With --host: what happens if that host is lost; default: as configured."
+        ),
+    ] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until the agent is ready.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -69,6 +79,12 @@ def create(
         arguments["command"] = options.words(command, "--command")
     if worktree:
         arguments["worktree"] = True
+    if host:
+        arguments["host"] = host
+    if on_host_lost:
+        if not host:
+            raise BadRequest("bad_argument", "--on-host-lost needs --host", "name a host, or any")
+        arguments["policies"] = {"on_host_lost": on_host_lost}
     if no_wait:
         arguments["ready_wait_ms"] = 0
     with (
@@ -85,14 +101,15 @@ def create(
         output.print_json(answer)
         return
     state = "ready" if answer.get("ready") else f"{answer.get('status', 'starting')}, not ready yet"
-    output.say(f"{answer['agent_id']}: {state}, pane {answer.get('tmux_pane_id')}")
+    place = f"host {answer['host']}" if answer.get("host") else f"pane {answer.get('tmux_pane_id')}"
+    output.say(f"{answer['agent_id']}: {state}, {place}")
     tree = answer.get("worktree")
     if tree:
         copied = f", {tree['copied']} files copied" if tree["copied"] else ""
         output.say(f"worktree: {tree['path']}, branch {tree['branch']}{copied}")
         for line in tree["not_copied"]:
             output.warn(f"not copied: {line}")
-    if answer.get("attach"):
+    if answer.get("attach") and not answer.get("host"):
         output.say(f"watch it: {answer['attach']}")
     if not answer.get("ready"):
         output.warn(f"{answer.get('reason') or 'still starting'}; see its progress: orchestrator status")

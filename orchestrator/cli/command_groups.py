@@ -50,6 +50,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "worktree": ("worktree", "List, check and remove the git worktrees of agents."),
         "roles": ("roles", "List, show and check the roles of agents and squad members."),
     },
+    "Many hosts": {
+        "fleet": ("fleet", "One team on several machines: its database, and this host."),
+        "host": ("host", "Add, list, check, drain and remove the machines of the fleet."),
+    },
     "Set-up": {
         "setup": ("setup", "Register the server with an AI CLI, for the user."),
         "doctor": ("doctor", "Check everything a team needs."),

@@ -1,6 +1,6 @@
-"""What the shell offers at Tab: living agents, engines, CLIs, items of the inbox.
+"""What the shell offers at Tab: living agents, engines, CLIs, items of the inbox, hosts of the fleet.
 
-Reads small files; only ids of the inbox are asked of a daemon, if one runs. Starts nothing.
+Reads small files; only items and hosts are asked of a daemon, if one runs. Starts nothing.
 """
 
 from __future__ import annotations
@@ -46,6 +46,21 @@ def items(incomplete: str) -> list[str]:
     except (OrchestratorError, RunDirUnsafe, OSError):
         return []
     return [item["id"] for item in inbox if item["id"].startswith(incomplete) and _PLAIN.fullmatch(item["id"])]
+
+
+def hosts(incomplete: str) -> list[str]:
+    """The hosts of the fleet, and `any`; nothing without a daemon that is one of them."""
+    from orchestrator.base.errors import OrchestratorError  # noqa: PLC0415
+    from orchestrator.edge.project_location import RunDirUnsafe  # noqa: PLC0415
+    from orchestrator.faces.daemon_client import DaemonClient, project_here  # noqa: PLC0415
+
+    try:
+        with DaemonClient(project_here(), start=False, survive=False, return_s=TAB_S) as link:
+            rows = link.ask("orchestrator/fleet_hosts", {})["hosts"]
+    except (OrchestratorError, RunDirUnsafe, OSError):
+        return []
+    names = [str(row["host"]) for row in rows] + ["any"]
+    return [name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
 
 
 def engines(incomplete: str) -> list[str]:

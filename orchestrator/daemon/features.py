@@ -129,6 +129,7 @@ class Features:
             **self.squads.admin(),
             **self.spawn.admin(client),
             **self.trust.admin(client),
+            **(self.fleet.admin() if self.fleet is not None else {}),
         }
 
     def came(self, client: Client) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast, get_args
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.core.inbox_items import ItemDecision
+from orchestrator.edge import project_location
 from orchestrator.fleet.acceptance import accepts
 from orchestrator.fleet.calls import Verb
 from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
@@ -51,6 +52,9 @@ def verbs_of(roster: Roster, team: TeamWiring, settings: Callable[[], FleetSetti
         shown = await views.peek(agent_id=entry.agent_id, lines=int(body.get("lines") or 0))
         return {**shown, "agent_id": fleet_id(entry.agent_id)}
 
+    async def ping(_by_host: str, _body: Mapping[str, Any]) -> Any:
+        return {"version": project_location.VERSION}  # each host of the fleet may know that this one lives
+
     async def answer(by_host: str, body: Mapping[str, Any]) -> Any:
         entry, wanted = agent(by_host, body), str(body.get("item"))
         by = body.get("by") or {}
@@ -70,7 +74,7 @@ def verbs_of(roster: Roster, team: TeamWiring, settings: Callable[[], FleetSetti
         entry = agent(by_host, body, peeks=True)
         return await asyncio.to_thread(_chunk, roster, entry.agent_id, body)
 
-    return {"peek": peek, "answer": answer, "artifacts": artifacts, "artifact": artifact}
+    return {"ping": ping, "peek": peek, "answer": answer, "artifacts": artifacts, "artifact": artifact}
 
 
 def _decision(value: Any) -> ItemDecision:

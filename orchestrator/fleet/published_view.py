@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -15,10 +15,19 @@ MAX_BYTES = 1 << 20
 
 
 class PublishedView:
-    """The view of one host. ``snapshot`` makes its snapshot; it is built only while this host owns agents."""
+    """The view of one host. ``snapshot`` makes its snapshot; it is built only while this host owns agents.
 
-    def __init__(self, roster: Roster, snapshot: Callable[[], Mapping[str, Any]]) -> None:
+    ``engines`` are those whose programs are there.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        snapshot: Callable[[], Mapping[str, Any]],
+        engines: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._roster = roster
+        self._engines = engines
         self._snapshot = snapshot
         self._last = b"{}"
 
@@ -41,8 +50,9 @@ class PublishedView:
 
     def _made(self) -> dict[str, Any]:
         own = {name: entry for name, entry in self._roster.agents.items() if entry.state.fleet and entry.live}
+        engines = list(self._engines())
         if not own:
-            return {}
+            return {"engines": engines} if engines else {}
         snapshot = self._snapshot()
         rows = {
             fleet_id(row["agent_id"]): {**row, "epoch": own[row["agent_id"]].state.epoch}
@@ -52,7 +62,7 @@ class PublishedView:
         items = [
             {**item, "agent_id": fleet_id(item["agent_id"])} for item in snapshot["inbox"] if item["agent_id"] in own
         ]
-        view = {"agents": rows, "items": items}
+        view: dict[str, Any] = {"agents": rows, "items": items, "engines": engines}
         if len(orjson.dumps(view)) > MAX_BYTES:
             view["agents"] = {name: {**row, "screen_line": ""} for name, row in rows.items()}
             view["items"] = [{**item, "text": str(item.get("text", ""))[:300]} for item in items]

@@ -15,10 +15,12 @@ from orchestrator.edge import project_location
 from orchestrator.engines.table import ENGINES
 from orchestrator.fleet.database_functions import HostFacts
 from orchestrator.fleet.fleet_connection import FleetConnection
+from orchestrator.fleet.host_requests import HostRequests
 from orchestrator.fleet.host_verbs import verbs_of
 from orchestrator.fleet.member import FleetMember
 from orchestrator.fleet.published_view import PublishedView
 from orchestrator.fleet.settings import FleetSettings, settings_of
+from orchestrator.protocol.offers import AdminMethods
 from orchestrator.team.roster.roster import Roster
 from orchestrator.team.wiring import TeamWiring
 from orchestrator.team.worktrees import git
@@ -40,7 +42,7 @@ class FleetWiring:
             self._settings,
             self._facts,
             verbs=verbs_of(roster, team, self._settings),
-            view=PublishedView(roster, team.feed.whole),
+            view=PublishedView(roster, team.feed.whole, _engines),
         )
 
     def _settings(self) -> FleetSettings:
@@ -60,6 +62,10 @@ class FleetWiring:
             caps={"engines": _engines(), "places": settings.places},
             repository=self._repository,
         )
+
+    def admin(self) -> AdminMethods:
+        """Requests that only the command line makes."""
+        return HostRequests(self.member, self._roster.clock, _engines).admin()
 
     async def begin(self) -> None:
         """Join the fleet, as far as its database answers."""

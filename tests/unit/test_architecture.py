@@ -42,7 +42,8 @@ PACKAGES = {
     # The features. Each holds its rules, its tools, their models and their wiring.
     "team": {"base", "trust", "core", "engines", "journal", "tmux", "edge", "config", "protocol", "roles"},
     # One team on several hosts: what a host does for the others. The team asks it through an interface of its own.
-    "fleet": {"base", "core", "engines", "journal", "config", "edge", "team"},
+    # A host writes `[fleet]` into the project's configuration and allows it, when a human joins it.
+    "fleet": {"base", "trust", "core", "engines", "journal", "config", "edge", "protocol", "setup", "team"},
     "squad": {"base", "trust", "core", "engines", "journal", "edge", "config", "protocol", "roles", "team"},
     "spawn": {"base", "trust", "engines", "journal", "config", "protocol", "roles", "team", "squad"},
     "gsd": {"base", "core", "journal", "edge", "protocol"},
@@ -59,8 +60,8 @@ PACKAGES = {
     "faces": {"base", "trust", "core", "edge", "worker", "team"},
     # Parse, call one service, render.
     "cli": {
-        "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "squad", "spawn", "gsd",
-        "project_trust", "daemon", "faces",
+        "base", "trust", "core", "engines", "edge", "worker", "config", "roles", "setup", "team", "fleet", "squad", "spawn",
+        "gsd", "project_trust", "daemon", "faces",
     },
     # A file of its own: its path stands in the settings of CLIs that run, and of users who registered it.
     "hook": {"edge"},

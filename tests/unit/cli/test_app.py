@@ -33,6 +33,9 @@ COMMANDS = [
     ["gsd", "query"], ["gsd", "blast"], ["gsd", "phase"], ["gsd", "requirement"], ["gsd", "patterns"], ["gsd", "past"],
     ["gsd", "files"], ["gsd", "verify"], ["gsd", "check"], ["gsd", "index"], ["gsd", "graph"], ["version"],
     ["inbox"], ["approve"], ["deny"], ["answer"], ["release"], ["dismiss"], ["approvals", "list"], ["approvals", "remove"],
+    ["fleet", "init"], ["fleet", "join"], ["fleet", "member"], ["fleet", "status"], ["fleet", "doctor"], ["fleet", "restore"],
+    ["fleet", "take-run"], ["fleet", "leave"], ["host", "add"], ["host", "list"], ["host", "doctor"], ["host", "drain"],
+    ["host", "remove"], ["host", "attach"],
 ]  # fmt: skip
 OWN_HELP = (["mcp"], ["launch"])  # they parse their own words, without this command line
 CHANGING = [
@@ -45,6 +48,8 @@ CHANGING = [
     ["squad", "cancel", "s"], ["spawn", "create", "t", "--mode", "single"], ["spawn", "cancel", "r"],
     ["gsd", "index"], ["approve", "x"], ["deny", "x"], ["answer", "x", "y"], ["release", "x"], ["dismiss", "x"],
     ["approvals", "remove", "x"],
+    ["fleet", "init"], ["fleet", "join"], ["fleet", "restore"], ["fleet", "take-run", "r"], ["fleet", "leave"],
+    ["host", "add", "a@b"], ["host", "drain", "a"], ["host", "remove", "a"], ["host", "attach", "a"],
 ]  # fmt: skip
 
 

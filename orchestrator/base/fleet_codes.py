@@ -1,0 +1,37 @@
+"""Codes of errors about joining a fleet and about its machines; `errors` joins them with the others. Data only."""
+
+from __future__ import annotations
+
+FLEET_CODES: dict[str, tuple[str, str, str]] = {
+    "owner_needed": (
+        "BadRequest",
+        "only the owner of the fleet's database may do this, and how it connects is not known here",
+        "call it on the host of orchestrator fleet init, or add --dsn DSN",
+    ),
+    "other_fleet": (
+        "Conflict",
+        "the project is another host already, or a host of another fleet",
+        "orchestrator fleet status shows it; orchestrator fleet leave takes it out",
+    ),
+    "other_checkout": (
+        "Conflict",
+        "the directory on the other machine is not a checkout of this project",
+        "name another one: orchestrator host add --path DIR",
+    ),
+    "no_fleet_driver": (
+        "Environment",
+        "psycopg, the driver of PostgreSQL, is not installed",
+        "install it: pip install 'orchestrator[fleet]'",
+    ),
+    "ssh_failed": (
+        "Environment",
+        "your ssh cannot reach the other machine",
+        "try it: ssh BOX true; give other options with --ssh",
+    ),
+    "host_unfit": (
+        "Environment",
+        "the other machine lacks something that a host of the fleet needs",
+        "repair the named cause there, then repeat the call",
+    ),
+}
+"""Code -> (kind, what it means, default next step)."""
