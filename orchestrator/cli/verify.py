@@ -1,4 +1,4 @@
-"""The command that checks every record of a team and their consistency. Reads files only, needs no daemon."""
+"""The command that checks every record of a team and their consistency. Needs no daemon, and the fleet if asked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import EXIT_CODES, Corrupt
-from orchestrator.cli import options, output
+from orchestrator.cli import fleet_session, options, output
 from orchestrator.cli.options import Json, RunId
 from orchestrator.edge import project_location
 from orchestrator.edge.project_location import Project
@@ -26,13 +26,16 @@ def verify(
         ),
     ] = "",
     run: RunId = "",
+    fleet: Annotated[
+        bool, typer.Option("--fleet", help="Also compare the agents of the fleet with its database.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check that the records of the team are complete and consistent.
 
     Checks every line of every log, the one terminal event of each task, order, attempts, epochs and the broadcast,
-    from the files alone. Safe while a daemon runs: work in progress is then left out, and named. Exit 6 if there is a
-    violation.
+    from the files alone. Safe while a daemon runs: work in progress is then left out, and named. With --fleet it also
+    compares each log with its mirror, byte for byte, and the fences and posts. Exit 6 if there is a violation.
     """
     from orchestrator.team.recovery import verification as checker  # noqa: PLC0415  (loads pydantic)
 
@@ -52,6 +55,8 @@ def verify(
     if report.violations and not live and daemon_at_work(place):
         live = True  # a daemon was started meanwhile: its work in progress is no violation
         report = look()
+    if fleet:
+        _add_fleet(place, report)
     if as_json:
         facts = {key: value for key, value in asdict(report).items() if key != "violations"}
         rows = [violation._asdict() for violation in report.violations]
@@ -60,6 +65,18 @@ def verify(
         _show(report, live=live)
     if not report.ok:
         raise typer.Exit(EXIT_CODES[Corrupt])
+
+
+def _add_fleet(place: Project, report: Any) -> None:
+    """Put what the fleet's database shows into the report."""
+    settings = fleet_session.need_settings(place)
+    fleet_session.need_driver()
+    from orchestrator.fleet import mirror_audit  # noqa: PLC0415  (loads psycopg)
+
+    mirrors = mirror_audit.audit(place.root, settings)
+    report.violations += mirrors.violations
+    report.notes += mirrors.notes
+    report.checked["mirrored agents"] = mirrors.agents
 
 
 def _show(report: Any, *, live: bool) -> None:

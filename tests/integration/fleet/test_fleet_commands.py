@@ -143,6 +143,9 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
     code, done = asked(laptop, "task", "add", "builder", "--command", "pwd", "--wait")
     assert code == 0, done
     assert asked(laptop, "why", "builder")[0] == 0
+    for stage in (laptop, box):  # the copy at the home of the run, and the logs of the owner
+        code, report = asked(stage, "verify", "--fleet")
+        assert (code, report["violations"], report["checked"]["mirrored agents"]) == (0, [], 1), report
     assert asked(laptop, "fleet", "status")[1]["own"]["trouble"] is None
 
     assert asked(laptop, "host", "drain", "box")[0] == 0
