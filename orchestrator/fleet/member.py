@@ -173,6 +173,9 @@ class FleetMember:
                 log.warning("the fleet's database was restored or has failed over", timeline=beat.timeline)
             self._incarnation = beat.incarnation, beat.timeline
         self.taking.look()
+        for entry in self._roster.agents.values():
+            if entry.state.fleet and entry.state.life == "stopped":
+                self._supervisor.tend(entry)  # it is recorded as deleted once all its posts are taken
         self.calls.asked(beat.asks)
         if self._view_sent:
             for home in dict.fromkeys(row.home for row in beat.own if row.home != self.host):

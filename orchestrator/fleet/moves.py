@@ -178,6 +178,8 @@ class Moves:
                 if due:
                     await self._settle(due)
             except OrchestratorError as error:
+                if error.code == "fleet_away":
+                    continue  # the next renewal shows what is left
                 log.warning("moves not carried out", agents=len(due), **error.as_dict())
                 await elapse(AGAIN_S, clock)
                 self._due = due | self._due

@@ -132,6 +132,8 @@ class Replicas:
             try:
                 await self._follow([name for name in due if name in self._heads])
             except OrchestratorError as error:
+                if error.code == "fleet_away":
+                    continue  # the next renewal shows what is left
                 log.warning("mirrors not read", agents=len(due), **error.as_dict())
                 await elapse(AGAIN_S, clock)
                 self._due = due | self._due

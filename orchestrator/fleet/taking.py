@@ -101,6 +101,8 @@ class Taking:
             try:
                 await self.take([name for name in due if name not in self.blocked])
             except OrchestratorError as error:
+                if error.code == "fleet_away":
+                    continue  # the next renewal shows what is left
                 log.warning("posts not taken", agents=len(due), **error.as_dict())
                 self._due = due | self._due
                 await elapse(AGAIN_S, clock)

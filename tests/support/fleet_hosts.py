@@ -109,6 +109,7 @@ class FleetHost:
     boot: str = "boot"
     engines: tuple[str, ...] = ("shell",)
     syncer: Syncer | None = None
+    verbs: dict = field(default_factory=dict)
 
     def start(self) -> None:
         """Load the project's files, as a daemon does."""
@@ -119,7 +120,7 @@ class FleetHost:
         self.supervisor = FakeSupervisor(self.roster)
         view = PublishedView(self.roster, lambda: {"agents": [], "inbox": []})
         self.member = FleetMember(
-            self.database, self.supervisor, lambda: self.settings, self.facts, verbs={}, view=view
+            self.database, self.supervisor, lambda: self.settings, self.facts, verbs=self.verbs, view=view
         )
 
     def facts(self) -> HostFacts:
