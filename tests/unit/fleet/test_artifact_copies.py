@@ -36,7 +36,7 @@ async def test_an_artifact_of_several_parts_comes_whole(tmp_path, monkeypatch):
         named = f"see {owner.root}/.agents/agents/{agent_id}/artifacts/deep/x.bin"
         await ended(home, owner, agent_id, "t1", {"text": named})
         copy = home.roster.paths.artifacts(agent_id) / "deep" / "x.bin"
-        await until(lambda: copy.is_file())
+        await until(copy.is_file)
         assert copy.read_bytes() == data
 
 
