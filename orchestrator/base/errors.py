@@ -342,16 +342,6 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "read from since_seq 0, and pass the gen of the answer from then on",
     ),
     "not_home": (Conflict, "another host is the home of the team run", "repeat the call at that host"),
-    "host_has_agents": (
-        Conflict,
-        "the host has agents of the fleet",
-        "delete them; or, if its lease has expired: orchestrator host remove --lost",
-    ),
-    "host_exists": (
-        Conflict,
-        "the fleet has a host with this name",
-        "use another name, or remove that one: orchestrator host remove",
-    ),
     "host_alive": (
         Conflict,
         "the host's lease has not expired, so it is not lost",
@@ -406,11 +396,6 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
         "repeat the call later",
     ),
     # who: the operator
-    "fleet_driver": (
-        Environment,
-        "[fleet] is set, and the driver of its database is not installed",
-        "install it beside orchestrator: pip install 'orchestrator[fleet]'; then: orchestrator daemon restart",
-    ),
     "fleet_denied": (
         Environment,
         "the fleet's database refuses this host: its user, its password or its rights",

@@ -18,11 +18,6 @@ FLEET_CODES: dict[str, tuple[str, str, str]] = {
         "the directory on the other machine is not a checkout of this project",
         "name another one: orchestrator host add --path DIR",
     ),
-    "no_fleet_driver": (
-        "Environment",
-        "psycopg, the driver of PostgreSQL, is not installed",
-        "install it: pip install 'orchestrator[fleet]'",
-    ),
     "ssh_failed": (
         "Environment",
         "your ssh cannot reach the other machine",
@@ -32,6 +27,21 @@ FLEET_CODES: dict[str, tuple[str, str, str]] = {
         "Environment",
         "the other machine lacks something that a host of the fleet needs",
         "repair the named cause there, then repeat the call",
+    ),
+    "fleet_driver": (
+        "Environment",
+        "[fleet] is set, and the driver of its database is not installed",
+        "install it beside orchestrator: pip install 'orchestrator[fleet]'; then: orchestrator daemon restart",
+    ),
+    "host_has_agents": (
+        "Conflict",
+        "the host has agents of the fleet",
+        "delete them; or, if its lease has expired: orchestrator host remove --lost",
+    ),
+    "host_exists": (
+        "Conflict",
+        "the fleet has a host with this name",
+        "use another name, or remove that one: orchestrator host remove",
     ),
 }
 """Code -> (kind, what it means, default next step)."""

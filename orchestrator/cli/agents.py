@@ -134,11 +134,13 @@ def list_agents(
         return
     names = shown_names(known)
     shown = {row["agent_id"]: row for row in source.snapshot()["agents"]}
+    hosts = any(row.get("host") for row in rows)
     output.table(
-        ["AGENT", "STATE", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN", "REASON"],
+        ["AGENT", *(["HOST"] if hosts else []), "STATE", "TASK", "QUEUED", "ENGINE", "ROLE", "PANE", "RUN", "REASON"],
         [
             [
                 names[row["agent_id"]],
+                *([row.get("host") or "-"] if hosts else []),
                 output.state_word(shown.get(row["agent_id"], row)),
                 output.short(row["running_task_title"] or "-", 40),
                 str(row["queue_depth"]),
@@ -150,7 +152,7 @@ def list_agents(
             ]
             for row in rows
         ],
-        status_column=1,
+        status_column=1 + hosts,
         empty="no agents" if every else "no agents; create one: orchestrator agent create NAME; deleted ones: --all",
     )
     if not source.live:

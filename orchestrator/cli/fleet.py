@@ -111,7 +111,7 @@ def status(dsn: fleet_session.OwnerDsn = "", as_json: Json = False) -> None:
     here = fleet_session.need_settings(place)
     with DaemonClient(place, start=True) as link:
         own = link.ask("orchestrator/status", {}).get("fleet")
-        hosts = link.ask("orchestrator/fleet_hosts", {})["hosts"] if own is not None else []
+        hosts = link.ask("orchestrator/fleet_hosts", {})["hosts"] if own and "host" in own else []
     database, trouble = _database(here.project, dsn)
     answer = {
         "project": here.project,
@@ -127,6 +127,8 @@ def status(dsn: fleet_session.OwnerDsn = "", as_json: Json = False) -> None:
     output.say(f"project {here.project}, host {here.host}")
     if own is None:
         output.warn("the daemon runs without the fleet; run: orchestrator daemon restart")
+    elif "host" not in own:
+        output.warn(f"{own['trouble']['message']}\n  {own['trouble']['next_step']}")
     else:
         show_own(own)
         fleet_session.show_hosts(hosts, here.host)

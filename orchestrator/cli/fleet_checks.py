@@ -127,7 +127,7 @@ def _of_daemon(place: Project) -> Iterator[DoctorFinding]:
     try:
         with DaemonClient(place, start=True) as link:
             own = link.ask("orchestrator/status", {}).get("fleet")
-            hosts = link.ask("orchestrator/fleet_hosts", {})["hosts"] if own else []
+            hosts = link.ask("orchestrator/fleet_hosts", {})["hosts"] if own and "host" in own else []
     except OrchestratorError as error:
         yield of_error("daemon", error)
         return
@@ -136,6 +136,8 @@ def _of_daemon(place: Project) -> Iterator[DoctorFinding]:
         return
     if own.get("trouble"):
         yield DoctorFinding("daemon", "bad", own["trouble"]["message"], own["trouble"]["next_step"])
+        if "host" not in own:
+            return
     else:
         yield DoctorFinding("daemon", "ok", f"host {own['host']}, lease renewed {own['renewed_s']} s ago")
     unshipped = own["unshipped"]["bytes"]

@@ -15,7 +15,7 @@ from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.base.platform import process_facts
 from orchestrator.cli import options, output, trust
 from orchestrator.edge.project_location import Project
-from orchestrator.faces.daemon_client import DaemonClient, project_here
+from orchestrator.faces.daemon_client import DaemonClient, error_from, project_here
 
 if TYPE_CHECKING:
     from orchestrator.fleet.owner_session import Session
@@ -47,9 +47,9 @@ def refuse_all_but_humans(place: Project) -> None:
 
 
 def need_driver() -> None:
-    """Environment ``no_fleet_driver`` without psycopg."""
+    """Environment ``fleet_driver`` without psycopg."""
     if find_spec("psycopg") is None:
-        raise Environment("no_fleet_driver", "psycopg, the driver of PostgreSQL, is not installed")
+        raise Environment("fleet_driver", "psycopg, the driver of PostgreSQL, is not installed")
 
 
 def project() -> Project:
@@ -107,7 +107,10 @@ def asked(
 ) -> dict[str, Any]:
     """An answer of the daemon as a host of the fleet; BadRequest ``no_fleet`` if it is none yet."""
     with DaemonClient(place, start=True) as link:
-        if link.ask("orchestrator/status", {}).get("fleet") is None:
+        own = link.ask("orchestrator/status", {}).get("fleet")
+        if own is not None and "host" not in own:
+            raise error_from(own["trouble"])
+        if own is None:
             need_settings(place)
             raise BadRequest("no_fleet", "the daemon runs without the fleet", "run: orchestrator daemon restart")
         return link.ask(f"orchestrator/{method}", params or {}, wait_s=wait_s)

@@ -135,6 +135,12 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "A cancel and a stop are taken from every host of the fleet: they end work and start nothing.": (
         "tests/unit/fleet/test_acceptance.py::test_what_ends_work_is_taken_from_everybody",
     ),
+    "`orchestrator fleet init`, `fleet leave` and `host add` allow what they write, so only a human at a terminal may call them.": (
+        "tests/integration/fleet/test_fleet_commands.py::test_nobody_but_a_human_joins_a_fleet",
+    ),
+    "They allow nothing else of the file: one with acting settings that you have not allowed is left as it is.": (
+        "tests/unit/fleet/test_host_files.py::test_what_a_stranger_wrote_is_not_allowed_with_the_rest",
+    ),
     "A password in the DSN is refused, and no error repeats it.": (
         "tests/unit/config/test_sources.py::test_a_wrong_word_about_the_fleet_is_refused_and_no_password_is_repeated",
     ),

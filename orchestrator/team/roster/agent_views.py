@@ -47,6 +47,7 @@ def row_of(agent: state.Agent, status: tuple[str, str], pane_id: str | None, las
         "last_event_seq": last_seq,
         "run_id": agent.run_id,
         "created_at": agent.created_at,
+        **({"host": agent.host} if agent.fleet else {}),
     }
 
 
@@ -84,7 +85,9 @@ def full_of(
         "tasks_not_shown": max(0, len(agent.unfinished) - SHOWN_TASKS),
         "paths": paths_of(paths, agent.agent_id),
         "ready_at": agent.ready_at,
-        "policies": agent.policies,
+        "policies": {**agent.policies, "on_host_lost": agent.fleet["on_host_lost"]}
+        if agent.fleet
+        else agent.policies,
         "env_names": agent.spec.get("env_names", []),
     }
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from orchestrator.team.roster.team_file import TeamFileAgent
 
+ANY_HOST = "any"
 Do = Literal["keep", "create", "restart", "recreate", "leave", "end", "refuse"]
 
 
@@ -112,7 +113,6 @@ def _differences(wanted: TeamFileAgent, meta: Mapping[str, Any], root: Path) -> 
         ("role", meta["role"], wanted.role),
         ("model", meta.get("model"), wanted.model),
         ("worktree", bool(there), wanted.worktree),
-        ("cwd", _below(meta["cwd"], str(there.get("path") or root)), _below(wanted.cwd, str(root))),
         ("env", list(meta.get("env_names") or []), sorted(wanted.env)),
     ]
     if wanted.engine is not None:
@@ -121,6 +121,13 @@ def _differences(wanted: TeamFileAgent, meta: Mapping[str, Any], root: Path) -> 
         pairs.append(("approval", meta.get("approval"), wanted.approval))
     if wanted.command and meta["engine"] == "command":
         pairs.append(("command", list(meta.get("command") or []), list(wanted.command)))
+    base = str(there.get("path") or root)
+    there_host, host = str(meta.get("host") or ""), wanted.host
+    if not there_host or f"{meta['cwd']}/".startswith(f"{base.rstrip('/')}/"):  # of another host only that is known
+        pairs.append(("cwd", _below(meta["cwd"], base), _below(wanted.cwd, str(root))))
+    if host == ANY_HOST:  # wherever it was placed
+        host = there_host or host
+    pairs.append(("host", there_host, host))
     policies = meta.get("policies") or {}
     pairs += [(f"policies.{key}", policies.get(key), value) for key, value in wanted.policies.items()]
     return [f"{key} is {_shown(is_)}, described is {_shown(target)}" for key, is_, target in pairs if is_ != target]
