@@ -20,6 +20,11 @@ _PLACES = {
 }
 
 
+def outside_the_package() -> dict[str, Path]:
+    """What a checkout has outside the package, by its place in a wheel below ``orchestrator/_data``."""
+    return {name: places[1] for name, places in _PLACES.items() if len(places) > 1 and not places[0].is_dir()}
+
+
 def prompt(name: str) -> str:
     """The text of ``prompts/<name>.md``; Environment ``internal`` if the installation lacks it."""
     try:

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import orchestrator
+from orchestrator.base import package_data
 from orchestrator.base.errors import Environment
 
 _META = ("METADATA", "WHEEL", "entry_points.txt")
@@ -29,6 +30,12 @@ def build(directory: Path) -> Path:
         for path in sorted(package.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
+    for name, folder in package_data.outside_the_package().items():
+        files |= {
+            f"orchestrator/_data/{name}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts
+        }
     files |= {f"{info}/{name}": text.encode() for name in _META if (text := here.read_text(name))}
     record = "".join(f"{name},{_hash(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
