@@ -187,11 +187,12 @@ def give_up(connection: Connection[TupleRow], project: str, host: str) -> None:
 
 
 def remove_host(connection: Connection[TupleRow], project: str, host: str) -> None:
-    """Remove a host and its role. Conflict ``host_has_agents`` while it owns agents or is the home of their run."""
+    """Remove a host and its role. Conflict ``host_has_agents`` while it, or a run of its home, has living agents."""
     with connection.transaction():
         role = _lock(connection, project, host)
         left = connection.execute(
-            "select agent from orchestrator_fleet.agent where project = %s and (host = %s or home = %s) limit 1",
+            "select agent from orchestrator_fleet.agent where project = %s and (host = %s or home = %s)"
+            " and life <> 'deleted' limit 1",
             [project, host, host],
         ).fetchone()
         if left is not None:

@@ -164,6 +164,8 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
     assert refused(laptop, "host", "drain", "nowhere") == (2, "host_unknown")
     assert asked(laptop, "agent", "delete", "builder")[0] == 0
     until(lambda: asked(laptop, "agent", "list")[1]["agents"] == [])
+    until(lambda: asked(laptop, "host", "remove", "box")[0] == 0)  # a deleted agent keeps nobody
+    assert refused(laptop, "host", "remove", "box") == (2, "host_unknown")
 
 
 def test_a_machine_that_cannot_be_a_host_is_left_as_it_was(laptop, box, owner):
