@@ -94,6 +94,7 @@ class _Check:
         self.answers_file = ""
         self.digests: dict[str, tuple[AuditedLog, dict[str, list[AuditedRecord]]]] = {}
         self.damaged: set[str] = set()  # runs whose broadcast was set aside
+        self.elsewhere: set[str] = set()  # runs of another host: nobody reads what this one told of its agents
         self.collected: set[str] = set()
         self.homes: dict[str, str] = {}  # agent -> its run; "" when its intent cannot be read
         self.calls: dict[str, AuditedRecord] = {}
@@ -220,6 +221,9 @@ class _Check:
         except ValueError as error:
             text = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
             self.evidence.violations.append(Violation("schema", text, str(place), 1, run=run))
+        else:
+            if content.get("home"):
+                self.elsewhere.add(run)
         by_agent: dict[str, list[AuditedRecord]] = {}
         for record in log.lines:
             by_agent.setdefault(record.agent_id or "", []).append(record)
@@ -315,7 +319,7 @@ class _Check:
             text = f"its team run {run!r} has no files"
             self.evidence.violations.append(at_line("unknown_run", outbox.lines[0], agent, text, run=run))
             return
-        if "outbox" in aside or run in self.damaged:
+        if "outbox" in aside or run in self.damaged or run in self.elsewhere:
             return
         log, by_agent = self.digests[run]
         published = by_agent.get(agent, [])
@@ -334,7 +338,7 @@ class _Check:
         """Broadcast records of agents that are not there, or that belong to another run."""
         for run, (_, by_agent) in self.digests.items():
             for agent, lines in by_agent.items():
-                if agent in self.collected:
+                if agent in self.collected or run in self.elsewhere:
                     continue
                 if agent not in seen:
                     text = f"it names agent {agent}, which has no files"

@@ -582,6 +582,15 @@ def test_a_log_that_doctor_set_aside_is_a_note(files):
     assert "set aside" in report.notes[0]
 
 
+@pytest.mark.parametrize("home", ["", "b"])
+def test_an_agent_that_has_moved_away_leaves_what_was_told_of_it_at_a_host_that_is_not_its_home(files, home):
+    files.write()
+    shutil.move(files.root / ".agents/agents/a1", files.root / ".agents/agents/a1.fenced-1")
+    if home:
+        place(files.root, "run.json").write_text(json.dumps(RUN | {"home": home, "gen": 1}))
+    assert {one.kind for one in look(files.root).violations} == (set() if home else {"unknown_agent"})
+
+
 def test_what_gc_removed_is_skipped(files):
     files.write()
     for name in ("inbox", "outbox"):
