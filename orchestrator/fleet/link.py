@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
 from orchestrator.base.waiting import Signal, wait_until
 from orchestrator.fleet.calls import HostCalls
@@ -101,7 +102,9 @@ class HostLink:
             for agent in agents
         ]
         answers: list[str | OrchestratorError] = []
-        for agent, placed in zip(agents, await self._database.create(run_id, wanted), strict=True):
+        made = await self._database.create(run_id, wanted)
+        failpoints.passed("fleet:created")
+        for agent, placed in zip(agents, made, strict=True):
             if placed.why:
                 answers.append(_refused(placed.why, agent.host))
                 continue

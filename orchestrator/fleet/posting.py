@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.core import decisions
 from orchestrator.core.decisions import QueueLimits
@@ -77,6 +78,7 @@ class Posting:
 
     async def _post(self, post: NewPost, *, ended_is_fine: bool = False) -> PostAnswer:
         answer = await self._database.post(post)
+        failpoints.passed("fleet:posted")
         if answer.status == "no_agent":
             raise unknown(post.agent)
         if answer.status == "agent_ended" and not ended_is_fine:

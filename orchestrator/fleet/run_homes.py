@@ -87,6 +87,7 @@ class RunHomes:
             if row.gen == known:
                 raise BadRequest("unknown_run", f"run {run_id} has no agent in the fleet")
             known = row.gen
+        failpoints.passed("fleet:run-taken")
         await self._carry_out(row)
         return {"run_id": run_id, "home": row.home, "gen": row.gen}
 
