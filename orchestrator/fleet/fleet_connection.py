@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from orchestrator.base.clock import Clock
-from orchestrator.base.errors import BadRequest
+from orchestrator.base.errors import BadRequest, NotReady
+from orchestrator.base.waiting import elapse
 from orchestrator.fleet.database_functions import (
     NEW_LINES,
     POSTS_A_ROUND,
@@ -46,6 +47,9 @@ from orchestrator.fleet.migrations import SCHEMA
 from orchestrator.fleet.server_connection import Reconnection, ResultRow, ServerConnection
 
 _S = "select * from orchestrator_fleet."
+AGAIN_WITHIN_S = 5.0
+"""How long a call whose answer was lost is sent again."""
+SHORTEST_PAUSE_S = 0.05
 
 
 class FleetConnection:
@@ -57,7 +61,8 @@ class FleetConnection:
 
     def __init__(self, dsn: str, project: str, host: str, clock: Clock) -> None:
         self._host = host
-        reconnection = Reconnection(clock)
+        self._clock = clock
+        self._reconnection = reconnection = Reconnection(clock)
 
         def connection(purpose: str, *, synchronous: bool = True) -> ServerConnection:
             return ServerConnection(dsn, f"{host} {purpose}", clock, reconnection, synchronous=synchronous)
@@ -81,6 +86,24 @@ class FleetConnection:
         await self._listener.close()
         for connection in (self._work, self._ship, self._notify, self._listen):
             await connection.close()
+
+    async def _accepted(self, query: str, values: Sequence[Any]) -> list[ResultRow]:
+        """A call that the database knows again by its ``req``: sent once more if its answer was lost.
+
+        `fleet_away` with ``sent`` if it is not known in the end whether it was accepted.
+        """
+        until = None
+        while True:
+            try:
+                return await self._work.call(query, values)
+            except NotReady as error:
+                if error.code != "fleet_away" or not (error.facts.get("sent") or until):
+                    raise
+                error.facts["sent"] = True
+                until = until or self._clock.monotonic() + AGAIN_WITHIN_S
+                if self._clock.monotonic() >= until:
+                    raise
+            await elapse(max(SHORTEST_PAUSE_S, self._reconnection.pause_s), self._clock)
 
     # -- the host -----------------------------------------------------------------------------------------------
 
@@ -143,13 +166,13 @@ class FleetConnection:
             }
             for agent in agents
         ]
-        rows = await self._work.call(_S + "create_agents(%s, %s)", (run_id, _json(wanted)))
+        rows = await self._accepted(_S + "create_agents(%s, %s)", (run_id, _json(wanted)))
         return [PlacedAgent(*placed) for _, *placed in rows]
 
     async def post(self, post: NewPost) -> PostAnswer:
         """Accept a call for an agent; committed when it returns."""
         values = (post.agent, post.kind, post.req, post.task_id, _json(post.body), post.limit, post.force)
-        (row,) = await self._work.call(_S + "post(%s, %s, %s, %s, %s, %s, %s)", values)
+        (row,) = await self._accepted(_S + "post(%s, %s, %s, %s, %s, %s, %s)", values)
         answer = PostAnswer(*row)
         return answer if answer.body is None else answer._replace(body=orjson.loads(row[6]))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.base import failpoints
-from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
 from orchestrator.core import decisions
 from orchestrator.core.decisions import QueueLimits
 from orchestrator.fleet.database_functions import FleetDatabase, NewPost, PostAnswer
@@ -77,7 +77,14 @@ class Posting:
         await self._post(NewPost(name, "restart", req, {"fresh": True} if fresh else {}))
 
     async def _post(self, post: NewPost, *, ended_is_fine: bool = False) -> PostAnswer:
-        answer = await self._database.post(post)
+        try:
+            answer = await self._database.post(post)
+        except NotReady as error:
+            if error.facts.get("sent") and post.task_id is not None:
+                said = f"{error.message}; the {post.kind} may have been accepted"
+                step = f"repeat the call later, with task_id {post.task_id!r}; orchestrator fleet status"
+                raise NotReady(error.code, said, step, task_id=post.task_id, sent=True) from None
+            raise
         failpoints.passed("fleet:posted")
         if answer.status == "no_agent":
             raise unknown(post.agent)

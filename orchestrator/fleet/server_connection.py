@@ -126,9 +126,11 @@ class ServerConnection:
             cursor = await connection.execute(query.encode(), values, prepare=True)
             return await cursor.fetchall()
         except psycopg.Error as error:
+            failure = statement_error(error, self._dsn)
             if connection.closed:
                 self._connection = None
-            raise statement_error(error, self._dsn) from None
+                failure.facts["sent"] = True  # whether it was committed is not known
+            raise failure from None
         finally:
             timer.cancel()
 

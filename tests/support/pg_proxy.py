@@ -12,6 +12,7 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 TO_SERVER, TO_CLIENT = "to_server", "to_client"
@@ -58,7 +59,7 @@ class _Link:
         kind = frame[:1]
         if way == TO_CLIENT:
             if self.lost and kind == b"Z":
-                self.proxy.fired.set()
+                self.proxy.has_fired()
                 return False
             return True
         text = b""
@@ -73,7 +74,7 @@ class _Link:
             return True
         when = self.proxy.spend(text)
         if when == "before":
-            self.proxy.fired.set()
+            self.proxy.has_fired()
             return False
         self.lost = self.lost or when == "after"
         return True
@@ -95,6 +96,7 @@ class PgProxy:
         self.target = target
         self.directory = Path(tempfile.mkdtemp(prefix="orchestrator-pp-"))
         self.fired = threading.Event()
+        self.on_fired: Callable[[], None] = lambda: None
         self._links: list[_Link] = []
         self._gates = {way: threading.Event() for way in (TO_SERVER, TO_CLIENT)}
         for gate in self._gates.values():
@@ -149,6 +151,10 @@ class PgProxy:
 
     # -- for the links ------------------------------------------------------------------------------------------
 
+    def has_fired(self) -> None:
+        self.on_fired()
+        self.fired.set()
+
     def spend(self, text: bytes) -> str:
         with self._lock:
             if self._cut is None or self._cut[0] not in text:
@@ -178,7 +184,6 @@ class PgProxy:
                     client.close()
                     server.close()
                     continue
-                self._links = [link for link in self._links if any(pump.is_alive() for pump in link.pumps)]
                 self._links.append(_Link(self, client, server))
 
     def close(self) -> None:

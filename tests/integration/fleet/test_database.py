@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
@@ -13,7 +14,8 @@ import pytest
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import NotReady, OrchestratorError
 from orchestrator.base.waiting import give_way
-from orchestrator.fleet import server_connection
+from orchestrator.core.decisions import QueueLimits
+from orchestrator.fleet import fleet_connection, server_connection
 from orchestrator.fleet.database_functions import (
     BeatRequest,
     HostFacts,
@@ -28,8 +30,10 @@ from orchestrator.fleet.database_functions import (
 )
 from orchestrator.fleet.fleet_connection import FleetConnection
 from orchestrator.fleet.host_news import SILENT_S, TOGETHER_S, check_listening
+from orchestrator.fleet.posting import Posting
 from orchestrator.fleet.private_cluster import running
 from orchestrator.fleet.server_connection import GIVEN_UP_S, LONGEST_PAUSE_S, check_direct
+from tests.support.pg_proxy import PgProxy
 from tests.support.postgres import made_database
 from tests.support.team import FakeClock
 from tests.support.tmux_server import BOUND
@@ -428,3 +432,61 @@ async def test_closing_does_not_wait_for_a_lock(fleet_server, locked):
         await hosts.connections["a"].close()
         assert await code_of(call) == "fleet_away"
         assert await code_of(hosts.connections["a"].asks()) == "fleet_away"
+
+
+# -- an answer that is lost ------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def through_proxy(hosts):
+    """Another connection of host a, and the proxy that it goes through."""
+    cluster = hosts.server.cluster
+    proxy = PgProxy(cluster.directory / f".s.PGSQL.{cluster.port}")
+    try:
+        yield proxy, FleetConnection(proxy.dsn(hosts.dsn["a"]), hosts.project, "a", hosts.clock)
+    finally:
+        proxy.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_call_whose_answer_is_lost_is_sent_again_and_accepted_once(fleet_server, when):
+    async with Hosts(fleet_server) as hosts:
+        agent = await hosts.agent()
+        with through_proxy(hosts) as (proxy, a):
+            proxy.cut_at("orchestrator_fleet.post(", when)
+            answer = await a.post(hosts.task(agent, task_id="t1"))
+            assert (answer.status, answer.seq) == ("accepted" if when == "before" else "again", 2)
+            proxy.cut_at("orchestrator_fleet.create_agents(", when)
+            new = NewFleetAgent("other", (), "b", "shell", "move", "q", {})
+            ((name, host, why, again),) = await a.create("run", [new])
+            assert (name, host, why, again) == ("other", "b", "", when == "after")
+            await a.close()
+
+
+async def test_a_call_that_may_have_been_accepted_says_so_with_its_task(fleet_server, monkeypatch):
+    monkeypatch.setattr(fleet_connection, "AGAIN_WITHIN_S", 0.2)
+    async with Hosts(fleet_server) as hosts:
+        agent = await hosts.agent()
+        with through_proxy(hosts) as (proxy, a):
+            posting = Posting(a, "a", lambda _names: None)
+            task = {"task_id": "t1", "payload": 1, "timeout_s": None, "title": "", "limits": QueueLimits(9, 9)}
+            proxy.cut_at("orchestrator_fleet.post(", "after")
+            proxy.on_fired = proxy.away
+            with pytest.raises(NotReady) as caught:
+                await posting.enqueue(agent, **task, req="q1")
+            assert (caught.value.code, caught.value.facts) == ("fleet_away", {"task_id": "t1", "sent": True})
+            proxy.back()
+
+            async def repeated():
+                with contextlib.suppress(NotReady):
+                    return await posting.enqueue(agent, **task, req="q2")
+
+            answer = await asyncio.wait_for(until_true(repeated), BOUND)
+            assert answer == {"position": 1, "task_id": "t1", "state": "queued", "duplicate": True}
+            await a.close()
+
+
+async def until_true(look):
+    while not (value := await look()):
+        await asyncio.to_thread(lambda: None)
+    return value
