@@ -15,7 +15,7 @@ PORTABLE = tests/security/test_agents_stay_agents.py tests/integration/test_park
   tests/crash/test_lives.py tests/crash/test_matrix_worker.py tests/unit/squad/test_member_process.py \
   tests/unit/trust/test_launched.py
 
-.PHONY: setup venv tools check test test-portable tmux-matrix test-pythons test-web e2e demo bench bench-engines pictures sim soak mutants lock dist release-check clean
+.PHONY: setup venv tools check test test-portable tmux-matrix test-pythons test-web e2e demo demo-fleet bench bench-engines pictures sim soak mutants lock dist release-check clean
 
 setup:            ## .venv with the locked packages, and tmux
 	@sh tools/setup.sh
@@ -60,6 +60,10 @@ e2e: setup        ## the real CLIs against scripted models, two at once; needs n
 
 demo: setup       ## a team of three agents on a sample project
 	@$(PY) -P -m orchestrator demo $(ARGS)
+
+demo-fleet: setup  ## nine agents on three hosts of this machine, of which one is lost; with a PostgreSQL server of its own
+	@sh tools/setup.sh postgres
+	@$(PY) -P -m orchestrator demo --fleet $(ARGS)
 
 bench: setup      ## figures in rounds, what is missed is marked; ARGS='--strict', '--against TREE', 'relays cycles'
 	$(PY) -m benchmarks $(ARGS)

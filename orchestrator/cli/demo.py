@@ -53,10 +53,7 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
     demos = demo_dir()
     if end_kept:
         return _end_kept(demos, say)
-    # Ctrl-C is what cleans up, so it must work also where the shell that started us ignores it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    ended_by_signals()
     place = prepare(demos)
     outcome = DemoReport()
     interrupted = True
@@ -67,7 +64,7 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
         say("interrupted: ending the agents")
     except BaseExceptionGroup as several:  # the SDK and both watchers wrap what they raise
         interrupted, keep = False, False
-        raise _first_expected(several) from several
+        raise first_expected(several) from several
     finally:
         keep = keep and not interrupted
         if not keep:
@@ -79,17 +76,33 @@ def main(keep: bool = False, as_json: bool = False, end_kept: bool = False) -> i
     return 1 if outcome.differs else 0
 
 
+def ended_by_signals() -> None:
+    """Let Ctrl-C, SIGTERM and SIGHUP end the demo by KeyboardInterrupt, so that it cleans up.
+
+    Ctrl-C works also where the shell that started us ignores it.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
 def _end_kept(demos: Path, say: Callable[[str], None]) -> int:
     pids = []
     for place in earlier_demos(demos):
         pids += end(place)
         say(f"ended the demo of {place.home.name}")
-    for pid in pids:
-        say(f"process {pid} was still running")
-    return 1 if pids else 0
+    left = [f"process {pid} was still running" for pid in pids]
+    from orchestrator.cli import demo_hosts  # noqa: PLC0415 the demo of one machine does without it
+
+    for fleet in demo_hosts.earlier(demos):
+        left += demo_hosts.end(fleet) + demo_hosts.remove(fleet)
+        say(f"ended the demo of {fleet.home.name}, and removed its files")
+    for line in left:
+        say(line)
+    return 1 if left else 0
 
 
-def _first_expected(several: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_expected(several: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first expected error inside, else the first of all."""
     leaves: list[BaseException] = []
     waiting: list[BaseException] = [several]
@@ -119,7 +132,7 @@ async def _lead(place: DemoProject, outcome: DemoReport, keep: bool, say: Callab
             for job in work[number :: len(work) // len(AGENTS)]:
                 payload = {"command": job.command, "timeout_s": LIMIT_S, "env": {"PYTHONUNBUFFERED": "1"}}
                 task = {"task_id": job.task_id, "payload": payload}
-                queued = await _call(master, "task_enqueue", agent_id=_id(outcome, job), task=task)
+                queued = await call(master, "task_enqueue", agent_id=_id(outcome, job), task=task)
                 if queued["position"] > number + 1:
                     outcome.differs.append(f"{job.task_id} was queued at position {queued['position']}")
         say(f"{len(work)} tasks queued, ten for each agent")
@@ -133,13 +146,13 @@ async def _lead(place: DemoProject, outcome: DemoReport, keep: bool, say: Callab
         _compare(outcome, work)
         if not keep:
             ids = [agent["agent_id"] for agent in outcome.agents.values()]
-            await asyncio.gather(*(_call(master, "agent_delete", agent_id=agent_id) for agent_id in ids))
+            await asyncio.gather(*(call(master, "agent_delete", agent_id=agent_id) for agent_id in ids))
 
 
 async def _create(master: Client, outcome: DemoReport, say: Callable[[str], None]) -> None:
     say(f"creating the agents {', '.join(name for name, _ in AGENTS)}")
     wanted = [{"name": name, "role": role, "engine": "shell"} for name, role in AGENTS]
-    answer = await _call(master, "agents_create", agents=wanted, ready_wait_ms=45_000)
+    answer = await call(master, "agents_create", agents=wanted, ready_wait_ms=45_000)
     for (name, _), agent in zip(AGENTS, answer["agents"], strict=True):
         if "error" in agent:
             raise error_from(agent["error"])
@@ -147,7 +160,7 @@ async def _create(master: Client, outcome: DemoReport, say: Callable[[str], None
         outcome.run_id = agent["run_id"]
     late = [name for name, agent in outcome.agents.items() if not agent["ready"]]
     for name in late:
-        await _call(master, "agent_get", agent_id=outcome.agents[name]["agent_id"], wait_ms=45_000)
+        await call(master, "agent_get", agent_id=outcome.agents[name]["agent_id"], wait_ms=45_000)
 
 
 async def _watch(master: Client, outcome: DemoReport, work: list[DemoJob], say: Callable[[str], None]) -> None:
@@ -155,7 +168,7 @@ async def _watch(master: Client, outcome: DemoReport, work: list[DemoJob], say: 
     by_id = {job.task_id: job for job in work}
     since = 0
     while len(outcome.ended) < len(work):
-        page = await _call(
+        page = await call(
             master, "broadcast_read", run_id=outcome.run_id, since_seq=since, max_events=50, wait_ms=20_000
         )
         since = page["last_seq"]
@@ -167,7 +180,7 @@ async def _watch(master: Client, outcome: DemoReport, work: list[DemoJob], say: 
                 continue
             if "payload" not in event:  # too large for the digest
                 whole = {"agent_id": event["agent_id"], "since_seq": event["ref"] - 1, "max_events": 1}
-                event["payload"] = (await _call(master, "events_read", **whole))["events"][0].get("payload")
+                event["payload"] = (await call(master, "events_read", **whole))["events"][0].get("payload")
             if job.task_id in outcome.ended:
                 outcome.differs.append(f"{job.task_id} has two terminal events")
             outcome.ended[job.task_id] = event
@@ -180,11 +193,11 @@ async def _cancel(master: Client, outcome: DemoReport, job: DemoJob, say: Callab
     """Cancel the long job after its first progress event."""
     agent_id, since = _id(outcome, job), 0
     while True:
-        page = await _call(master, "events_read", agent_id=agent_id, since_seq=since, wait_ms=20_000)
+        page = await call(master, "events_read", agent_id=agent_id, since_seq=since, wait_ms=20_000)
         since = page["last_seq"]
         own = [event["type"] for event in page["events"] if event.get("task_id") == job.task_id]
         if "progress" in own:
-            await _call(master, "task_cancel", agent_id=agent_id, task_id=job.task_id)
+            await call(master, "task_cancel", agent_id=agent_id, task_id=job.task_id)
             say(f"        {job.task_id} is running: cancel requested")
             return
         if set(own) & set(TERMINAL):
@@ -201,7 +214,8 @@ def _compare(outcome: DemoReport, work: list[DemoJob]) -> None:
             outcome.differs.append(f"{job.task_id} ({job.title}): {ending}, expected {job.outcome}. {lines}")
 
 
-async def _call(master: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def call(master: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The answer of a tool; raises its error."""
     answer = await master.call_tool(tool, arguments)
     content: dict[str, Any] = answer.structured_content or {}
     if answer.is_error:

@@ -14,7 +14,8 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from orchestrator.tmux.installed import installed
 from orchestrator.trust.state_dir import VARIABLE
 
 GONE_S = 20.0  # for everything of ours to have ended
-SERVER = re.compile(r"(orchestrator-demo-\d+)?")
+SERVER = re.compile(r"(orchestrator-demo-\d+(-\d)?)?")
 """The names of tmux servers that a demo may have started, and may end; empty inside the user's tmux."""
 
 
@@ -37,6 +38,7 @@ class DemoProject:
 
     home: Path
     tmux_socket: str  # the private server's name; "" inside the user's tmux
+    variables: Mapping[str, str] = field(default_factory=dict)  # more of what its programs find in their environment
 
     @property
     def project(self) -> Path:
@@ -63,29 +65,51 @@ def prepare(demos: Path) -> DemoProject:
 
     Raises Environment: ``no_tmux``, or ``io_failed`` if the copy cannot be written.
     """
-    installed()
-    home = demos / f"{datetime.now(UTC).astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
+    home = new_home(demos)
     place = DemoProject(home, "" if os.environ.get("TMUX") else f"orchestrator-demo-{os.getpid()}")
-    try:
-        home.mkdir(parents=True)
-        (demos / ".gitignore").write_text("*\n")  # the user's repository stays clean
-        shutil.copytree(package_data.sample(), place.project, ignore=shutil.ignore_patterns("__pycache__"))
-        (place.project / ".agents").mkdir()
-        socket = f'tmux_socket = "{place.tmux_socket}"\n' if place.tmux_socket else ""
-        (place.project / ".agents" / "config.toml").write_text(f"# written by orchestrator demo\n{socket}")
+    with writing(home):
+        make_home(demos, home)
+        copy_sample(place)
         (home / "demo.json").write_text(json.dumps({"tmux_socket": place.tmux_socket}) + "\n")
+    return place
+
+
+def new_home(demos: Path) -> Path:
+    """The folder of a demo that begins now; it does not exist yet. Environment ``no_tmux``."""
+    installed()
+    return demos / f"{datetime.now(UTC).astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
+
+
+@contextlib.contextmanager
+def writing(home: Path) -> Iterator[None]:
+    """Environment ``io_failed`` with a next step for what cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise Environment(
             "io_failed",
             f"the demo cannot write its project: {error.filename or home}: {error.strerror or error}",
             "run it in a directory that you can write to",
         ) from error
-    return place
+
+
+def make_home(demos: Path, home: Path) -> None:
+    """Make the folder of a demo; the user's repository stays clean."""
+    home.mkdir(parents=True)
+    (demos / ".gitignore").write_text("*\n")
+
+
+def copy_sample(place: DemoProject) -> None:
+    """Copy the sample project, with a configuration of its own."""
+    shutil.copytree(package_data.sample(), place.project, ignore=shutil.ignore_patterns("__pycache__"))
+    (place.project / ".agents").mkdir()
+    socket = f'tmux_socket = "{place.tmux_socket}"\n' if place.tmux_socket else ""
+    (place.project / ".agents" / "config.toml").write_text(f"# written by orchestrator demo\n{socket}")
 
 
 def environment(place: DemoProject) -> dict[str, str]:
     """The environment of everything the demo starts: its project is the copy, whatever ours is."""
-    return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.project), VARIABLE: str(place.state)}
+    return {**os.environ, "ORCHESTRATOR_PROJECT": str(place.project), VARIABLE: str(place.state), **place.variables}
 
 
 def earlier_demos(demos: Path) -> list[DemoProject]:
@@ -112,13 +136,8 @@ def end(place: DemoProject) -> list[str]:
         with _whatever_happens():
             _delete_agents(place)
         with _whatever_happens():
-            _own(place, "daemon", "stop")
-    if place.tmux_socket:
-        with _whatever_happens():
-            ending = ["tmux", "-L", place.tmux_socket, "kill-server"]
-            subprocess.run(ending, capture_output=True, timeout=10, check=False)
-            tmux_dir = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108 tmux's own
-            (tmux_dir / place.tmux_socket).unlink(missing_ok=True)  # tmux leaves it behind
+            own(place, "daemon", "stop")
+    end_tmux(place)
     pids = _outlived(place)
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -132,12 +151,22 @@ def end(place: DemoProject) -> list[str]:
     return [str(pid) for pid in pids]
 
 
+def end_tmux(place: DemoProject) -> None:
+    """End the private tmux server, if there is one."""
+    if place.tmux_socket:
+        with _whatever_happens():
+            ending = ["tmux", "-L", place.tmux_socket, "kill-server"]
+            subprocess.run(ending, capture_output=True, timeout=10, check=False)
+            tmux_dir = Path(os.environ.get("TMUX_TMPDIR") or "/tmp", f"tmux-{os.getuid()}")  # noqa: S108 tmux's own
+            (tmux_dir / place.tmux_socket).unlink(missing_ok=True)  # tmux leaves it behind
+
+
 def _whatever_happens() -> contextlib.AbstractContextManager[None]:
     return contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError)
 
 
 def _delete_agents(place: DemoProject) -> None:
-    listed = _own(place, "agent", "list", "--all", "--json")
+    listed = own(place, "agent", "list", "--all", "--json")
     rows = json.loads(listed.stdout or "{}").get("agents", [])
     live = [row["agent_id"] for row in rows if row["status"] not in FINAL_LIVES]
     deleting = [_start(place, "agent", "delete", agent_id) for agent_id in live]
@@ -160,7 +189,8 @@ def _outlived(place: DemoProject) -> list[int]:
     return pids
 
 
-def _own(place: DemoProject, *arguments: str) -> subprocess.CompletedProcess[str]:
+def own(place: DemoProject, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours in the demo's project."""
     return subprocess.run(
         project_location.own_command(*arguments),
         env=environment(place),

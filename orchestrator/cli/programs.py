@@ -50,16 +50,24 @@ def worker(as_json: Json = False) -> None:  # noqa: ARG001  (read by the error b
 
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the panes and print how to attach.")] = False,
+    fleet: Annotated[
+        bool, typer.Option("--fleet", help="Nine agents on three hosts, of which one is lost; needs PostgreSQL.")
+    ] = False,
     end: Annotated[bool, typer.Option("--end", help="End the team that demo --keep left running.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a team of three shell agents on real tasks.
 
-    Shows their progress and a table of results. Leaves nothing running, unless --keep is given.
+    Shows their progress and a table of results. Leaves nothing running, unless --keep is given. With --fleet nine
+    agents run on three hosts, all on this machine, and one host is lost on the way.
     """
     options.refuse_agents(changes=False)  # the demo's team is its own, and so is its state directory
     from orchestrator.cli import demo as scene  # noqa: PLC0415
 
+    if fleet and not end:
+        from orchestrator.cli import demo_fleet, demo_project  # noqa: PLC0415
+
+        raise typer.Exit(demo_fleet.main(demo_project.demo_dir(), keep=keep, as_json=as_json))
     raise typer.Exit(scene.main(keep=keep, as_json=as_json, end_kept=end))
 
 

@@ -80,6 +80,7 @@ class Meta(BaseModel):
     """Absolute paths: meta, inbox, outbox, artifacts."""
     created_at: str | None
     """When the agent was created."""
+    host: Annotated[str | None, Field(description="of an agent of the fleet: the host that it runs on")] = None
     policies: dict[str, Any]
     """restart, max_restarts, restart_window_s, on_lost, on_pane_closed, max_attempts, stall_after_s."""
     blocked: Annotated[Blocked | None, Field(description="what keeps it from going on")] = None

@@ -91,14 +91,17 @@ class PrivateCluster:
     """One server below a new directory of the system's temporary files, or below ``parent``, which others may enter.
 
     It is reached by a socket that only its user and root can open, without a password, and with ``tcp`` also at
-    127.0.0.1, with one. ``durable=False`` never syncs: for what does not test what a power cut leaves.
+    127.0.0.1, with one. ``durable=False`` never syncs: for what does not test what a power cut leaves. ``directory``
+    is that of an earlier one, to be ended.
     """
 
-    def __init__(self, *, parent: Path | None = None, durable: bool = True, tcp: bool = True) -> None:
+    def __init__(
+        self, *, parent: Path | None = None, directory: Path | None = None, durable: bool = True, tcp: bool = True
+    ) -> None:
         self._bin = programs()
         self._user = _User.fitting()
         self._durable, self._tcp = durable, tcp
-        self.directory = Path(tempfile.mkdtemp(prefix="orchestrator-pg-", dir=parent))
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="orchestrator-pg-", dir=parent))
         self.data = self.directory / "data"
         self.log = self.directory / "log"
         self.port = _free_port(self.directory)

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.base import package_data
 from orchestrator.base.errors import Environment
-from orchestrator.cli import demo_project
+from orchestrator.cli import demo_hosts, demo_project
 
 
 @pytest.fixture
@@ -81,3 +81,31 @@ def test_only_what_a_demo_started_is_ended(demos, said):
             assert [place.home for place in demo_project.earlier_demos(demos)] == [home]
         finally:
             lives.communicate(b"\n")
+
+
+def test_only_a_fleet_that_a_demo_made_is_ended(demos, tmp_path, monkeypatch):
+    """A folder of a clone names no directory and no tmux server that it did not make."""
+    monkeypatch.setattr(demo_hosts.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(demo_hosts.tempfile, "mkdtemp", lambda prefix: str(short))
+    short = tmp_path / "orchestrator-demo-abcd_123"
+    short.mkdir()
+    home = demo_hosts.prepare(demos).home
+    assert [fleet.short for fleet in demo_hosts.earlier(demos)] == [short]
+    file = home / "fleet.json"
+    made = json.loads(file.read_text())
+    servers = made["tmux_sockets"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "demo").write_text(str(home))
+    for forged in (
+        {"short": "mine", "tmux_sockets": servers},
+        {"short": "../mine", "tmux_sockets": servers},
+        {"short": short.name, "tmux_sockets": {**servers, "box-1": "default"}},
+        {"short": short.name, "tmux_sockets": {}},
+        {"short": 7, "tmux_sockets": servers},
+        [],
+    ):
+        file.write_text(json.dumps(forged))
+        assert demo_hosts.earlier(demos) == []
+    file.write_text(json.dumps(made))
+    (short / "demo").write_text("/another/demo")
+    assert demo_hosts.earlier(demos) == []
