@@ -206,7 +206,10 @@ def restart(
         output.print_json(answer)
     else:
         state = "ready" if answer.get("ready") else f"{answer.get('status')}: {answer.get('reason')}"
-        output.say(f"{agent_id}: launch {answer.get('epoch')}, {state}")
+        if answer.get("host_state"):
+            output.say(f"{agent_id}: it restarts as soon as its host is back; that is {answer['host_state']}")
+        else:
+            output.say(f"{agent_id}: launch {answer.get('epoch')}, {state}")
         for line in answer.get("last_lines") or []:
             output.warn(f"  | {line}")
     if answer.get("status") == "failed":
@@ -242,6 +245,9 @@ def delete(
             answer = link.tool("agent_delete", arguments, wait_s=DELETE_WAIT_S)
     if as_json:
         output.print_json(answer)
+        return
+    if answer.get("host_state"):
+        output.say(f"{agent_id}: it ends as soon as its host is back; that is {answer['host_state']}")
         return
     canceled = answer.get("canceled_tasks") or []
     output.say(

@@ -110,7 +110,15 @@ def _of_database(here: FleetSettings, dsn: str) -> Iterator[DoctorFinding]:
             "end it: select pid, query from pg_stat_activity order by xact_start",
         )
     loose = [standby.name for standby in state.standbys if standby.sync_state == "async"]
-    if loose:
+    hidden = [standby.name for standby in state.standbys if not standby.sync_state]
+    if hidden:
+        yield DoctorFinding(
+            "standbys",
+            "note",
+            f"there are {len(hidden)}, and the owner of the database may not see whether they are synchronous",
+            "as a superuser of the database: grant pg_monitor to its owner",
+        )
+    elif loose:
         yield DoctorFinding(
             "standbys",
             "note",

@@ -187,16 +187,36 @@ def give_up(connection: Connection[TupleRow], project: str, host: str) -> None:
 
 
 def remove_host(connection: Connection[TupleRow], project: str, host: str) -> None:
-    """Remove a host and its role. Conflict ``host_has_agents`` while it, or a run of its home, has living agents."""
+    """Remove a host and its role. Conflict ``host_has_agents`` while it owns agents or is the home of their run.
+
+    Deleted agents do not count. Those of its runs are forgotten, as its own gc would do; other homes keep theirs.
+    """
     with connection.transaction():
         role = _lock(connection, project, host)
         left = connection.execute(
-            "select agent from orchestrator_fleet.agent where project = %s and (host = %s or home = %s)"
-            " and life <> 'deleted' limit 1",
-            [project, host, host],
+            """
+            select agent, host = %(host)s, run_id from orchestrator_fleet.agent
+            where project = %(project)s and (host = %(host)s or home = %(host)s) and life <> 'deleted'
+            order by 2 desc, 1 limit 1
+            """,
+            {"project": project, "host": host},
         ).fetchone()
-        if left is not None:
+        if left is not None and left[1]:
             raise Conflict("host_has_agents", f"{host} has agents of the fleet, as {left[0]}")
+        if left is not None:
+            message = f"{host} is the home of the run of {left[0]}"
+            raise Conflict("host_has_agents", message, f"on another host: orchestrator fleet take-run {left[2]}")
+        for table in ("queue", "post", "log", "late", "agent"):
+            connection.execute(
+                sql.SQL(
+                    """
+                    delete from orchestrator_fleet.{} where project = %(project)s and agent in (
+                        select agent from orchestrator_fleet.agent where project = %(project)s and home = %(host)s
+                    )
+                    """
+                ).format(sql.Identifier(table)),
+                {"project": project, "host": host},
+            )
         for table in ("run_home", "view", "host"):
             _delete(connection, table, project, host)
         _drop_role(connection, role)

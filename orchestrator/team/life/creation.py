@@ -383,11 +383,14 @@ def _accepted(roster: Roster, agent_id: str) -> dict[str, Any]:
 
 def _as_error(entry: AgentEntry, failure: dict[str, Any], last_lines: list[str]) -> OrchestratorError:
     code = failure.get("code", "launch_failed")
-    code = code if code in ("no_room", "no_tmux", "tmux_failed", "not_ready") else "launch_failed"
     reason = failure.get("reason") or "it was deleted while it started"
     facts: dict[str, Any] = {"agent_id": entry.agent_id}
     if failure.get("cause"):
         facts["cause"] = failure["cause"]
     if last_lines:
         facts["last_lines"] = last_lines
+    if code == supervision.REFUSED_BY_HOST:
+        message = f"agent {entry.agent_id} did not start: host {entry.state.host} says: {reason}"
+        return BadRequest(code, message, **facts)
+    code = code if code in ("no_room", "no_tmux", "tmux_failed", "not_ready") else "launch_failed"
     return Environment(code, f"agent {entry.agent_id} did not start: {reason}", **facts)

@@ -120,6 +120,18 @@ def test_a_host_with_agents_is_given_up_before_it_is_removed(server):
     assert code_of(administration.drain, owner, "p", "b") == "host_unknown"
 
 
+def test_deleted_agents_do_not_keep_a_host(server):
+    owner, role, _ = server.owner, joined(server, "a"), joined(server, "b")
+    with psycopg.connect(server.cluster.dsn(server.database, role), autocommit=True) as session:
+        session.execute("select orchestrator_fleet.create_agents('run-1', %s)", [NEW])
+    owner.execute("update orchestrator_fleet.agent set life = 'deleted'")
+    administration.remove_host(owner, "p", "b")  # its owner: the home still has the logs to collect
+    assert owner.execute("select agent from orchestrator_fleet.agent").fetchall() == [("w",)]
+    administration.remove_host(owner, "p", "a")
+    for table in ("agent", "queue", "post"):
+        assert owner.execute(f"select from orchestrator_fleet.{table}").fetchall() == []
+
+
 def test_drain_and_undrain(server):
     joined(server, "a")
     administration.drain(server.owner, "p", "a")

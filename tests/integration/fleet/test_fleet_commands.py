@@ -162,10 +162,13 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
     assert refused(laptop, "host", "remove", "box") == (3, "host_has_agents")
     assert refused(laptop, "host", "remove", "laptop") == (2, "bad_argument")
     assert refused(laptop, "host", "drain", "nowhere") == (2, "host_unknown")
+    back = ("agent", "create", "two", "--engine", "shell", "--host", "laptop")
+    assert refused(box, *back) == (2, "refused_by_host")  # it accepts nobody: only the added host has [fleet.accept]
     assert asked(laptop, "agent", "delete", "builder")[0] == 0
     until(lambda: asked(laptop, "agent", "list")[1]["agents"] == [])
     until(lambda: asked(laptop, "host", "remove", "box")[0] == 0)  # a deleted agent keeps nobody
     assert refused(laptop, "host", "remove", "box") == (2, "host_unknown")
+    assert [row["host"] for row in asked(laptop, "fleet", "status")[1]["database"]["hosts"]] == ["laptop"]
 
 
 def test_a_machine_that_cannot_be_a_host_is_left_as_it_was(laptop, box, owner):
