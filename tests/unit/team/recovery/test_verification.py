@@ -617,6 +617,16 @@ def test_an_agent_that_was_never_born_and_foreign_files_are_no_matter(files):
     assert look(files.root).violations == []
 
 
+def test_a_broadcast_whose_home_is_another_host_is_not_compared_with_agents_that_come_and_go(files):
+    files.write()
+    place = next((files.root / ".agents" / "run").glob("*/run.json"))
+    place.write_text(json.dumps({**json.loads(place.read_text()), "home": "b"}))
+    shutil.rmtree(next((files.root / ".agents" / "agents").iterdir()))
+    report = look(files.root)
+    assert report.violations == []
+    assert any("home" in what for what in report.left_out)
+
+
 def test_what_a_daemon_has_under_way_is_left_out_and_named(files):
     files.told = files.digest()[:-1]
     files.write()
