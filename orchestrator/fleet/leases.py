@@ -6,7 +6,7 @@ One `beat` every two seconds renews the lease and returns everything that this h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -45,7 +45,9 @@ class Lease:
         self._poke = Signal()
         self._asked = False
         self._task: asyncio.Task[None] | None = None
+        self.before: Callable[[Beat], Awaitable[None]] | None = None  # ends before anybody learns of the renewal
         self.listeners: list[Callable[[Beat], None]] = []
+        self.on_accepted: Callable[[], None] = lambda: None  # this host was refused, and is accepted now
         self.own: dict[str, OwnAgent] = {}
         self.known = False
         self.fenced: set[str] = set()
@@ -111,13 +113,17 @@ class Lease:
         sent = self._clock.awake()
         beat = await self._database.beat(self._request(fresh))
         self._renewed_at = sent
+        if self.before is not None:
+            await self.before(beat)
         if self.trouble is not None:
             log.info("the fleet's database answers again")
-        self.trouble = self.refused = None
+        was_refused, self.trouble, self.refused = self.refused is not None, None, None
         self.own = {row.agent: row for row in beat.own}
         self.known = True
         for listener in self.listeners:
             listener(beat)
+        if was_refused:
+            self.on_accepted()
         self.renewed.notify()
         return beat
 

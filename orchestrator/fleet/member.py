@@ -99,6 +99,8 @@ class FleetMember:
             self.homes,
             self.taking.look,
         )
+        self.lease.before = self.shipping.compare_new
+        self.lease.on_accepted = self._tend_all
         self._incarnation = ("", 0)
         self._view_sent = False
         self._publish_due: Timer | None = None
@@ -121,7 +123,7 @@ class FleetMember:
         roster.replica_listeners += [self.link.seen, self.copies.seen]
         self._database.on_news = self._news
         try:
-            await asyncio.wait_for(self._first_contact(), FIRST_CONTACT_S)
+            await asyncio.wait_for(self.lease.renew(fresh=True), FIRST_CONTACT_S)
         except TimeoutError:
             log.warning("the fleet's database does not answer yet", host=self.host)
         except Conflict as error:
@@ -129,10 +131,6 @@ class FleetMember:
         except OrchestratorError as error:
             self.lease.trouble = error
             log.warning("the fleet's database does not answer yet", **error.as_dict())
-
-    async def _first_contact(self) -> None:
-        await self.lease.renew(fresh=True)
-        await self.shipping.compare()
 
     def go_on(self) -> None:
         """Act from now on: the team's agents are supervised."""
@@ -193,6 +191,12 @@ class FleetMember:
         self._publish_due = None
         if self._view.outdated():
             self.lease.renew_soon()
+
+    def _tend_all(self) -> None:
+        """Nothing was done with own agents while this host was refused."""
+        for entry in list(self._roster.agents.values()):
+            if entry.state.fleet and entry.live:
+                self._supervisor.tend(entry)
 
     def _show(self, host: str) -> None:
         """Give the replicas of this host's agents what it has published of them."""

@@ -99,7 +99,7 @@ class Moves:
             if entry is None and name in self._roster.corrupt:
                 continue  # its logs here are damaged: doctor shows and repairs them, as for a local agent
             here = 0 if entry is None else self.fence_of(entry)
-            unfinished = entry is not None and entry.state.fence < row.fence and not self._rests(entry, row)
+            unfinished = entry is not None and not self._rests(entry, row)
             if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or unfinished:
                 self._hold(name)
         for entry in self._own_entries():
@@ -137,7 +137,8 @@ class Moves:
 
     def _rests(self, entry: AgentEntry, row: OwnAgent) -> bool:
         """Whether nothing is left to record of the agent's move to this host."""
-        return not (self._moved(entry, row, "", {}) or (row.ends and not entry.state.stop_asked))
+        to_end = row.ends and not entry.state.stop_asked and entry.state.life != "deleted"
+        return not (to_end or self._moved(entry, row, "", {}))
 
     def _hold(self, name: str) -> None:
         """Hand out and ship nothing of the agent until it is clear whose it is."""
@@ -233,7 +234,7 @@ class Moves:
                 row = self._lease.own.get(name)
             if row is not None and entry is None and row.out_seq > 0:
                 await self._take_over(row)
-            elif row is not None and entry is not None and entry.state.fence < row.fence:
+            elif row is not None and entry is not None and not self._rests(entry, row):
                 await self._continue(entry, row)  # a crash came between the takeover and the first launch here
             self._release(name)
             self._taking.look([name])
@@ -290,6 +291,8 @@ class Moves:
         inbox = await self._all_lines(name, "inbox", row.in_seq)
         outbox = await self._all_lines(name, "outbox", row.out_seq)
         await self._replicas.drop(name)
+        # First: an agent that is here already is not taken over again, and without its run nothing is done with it.
+        await self._supervisor.team_panes.run_of_fleet(row.run_id, "" if row.home == self._host else row.home)
         config = roster.config()
         await asyncio.to_thread(
             mirrored_logs.take_over, roster.paths, agent_id, inbox, outbox, segment_bytes=config.segment_bytes
@@ -347,8 +350,6 @@ class Moves:
             at, reason = rfc3339(roster.clock.now()), f"{error.message}: {error.next_step}"
             await roster.commit(entry, supervision.failed(entry.state, at=at, reason=reason, code=error.code))
             return
-        home = "" if row.home == self._host else row.home
-        await self._supervisor.team_panes.run_of_fleet(row.run_id, home)
         await roster.commit(entry, self._moved(entry, row, lost_host, placed))
         failpoints.passed("fleet:restarted")
 

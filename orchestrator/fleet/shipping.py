@@ -1,7 +1,8 @@
 """Ships the records of own agents to their mirrors, in order and byte for byte.
 
-A record is shipped once it is durable here: at once if the broadcast tells it, else within `SHIP_WITHIN_S`. Records
-that arrive while a ship is under way share the next one.
+A record is shipped once it is durable here, so that after a power cut no mirror is ahead of its log: at once if the
+broadcast tells it, else within `SHIP_WITHIN_S`, after a sync if no later record has caused one. Records that arrive
+while a ship is under way share the next one.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Shipping:
         self._shipped = Signal()
         self._task: asyncio.Task[None] | None = None
         self._urgent = False
+        self._comparing = asyncio.Lock()
         self.held: dict[str, None] = {}  # not shipped: set aside, or not compared with the mirror yet
 
     def begin(self) -> None:
@@ -79,16 +81,25 @@ class Shipping:
         if self._task is not None:
             await call_off([self._task])
 
-    def beaten(self, beat: Beat) -> None:
-        """Learn how far the mirrors go; each own agent that is ahead of its mirror is shipped."""
+    async def compare_new(self, beat: Beat) -> None:
+        """Compare the logs of own agents with their mirrors before anybody here acts on the renewal.
+
+        Else a log of an older disk would go on where its mirror has other records. Once in a daemon's life for each.
+        """
         for row in beat.own:
-            entry = own_entry(self._roster, row.agent)
-            if entry is None:
-                continue
-            if row.agent not in self._mirrors:
+            if row.agent not in self._mirrors and own_entry(self._roster, row.agent) is not None:
                 self._mirrors[row.agent] = _Mirror(row.in_seq, row.out_seq)
                 self._unchecked[row.agent] = None
-            self.seen(entry)
+        if self._unchecked:
+            async with self._comparing:
+                await self._compare()
+
+    def beaten(self, beat: Beat) -> None:
+        """Each own agent that is ahead of its mirror is shipped."""
+        for row in beat.own:
+            entry = own_entry(self._roster, row.agent)
+            if entry is not None:
+                self.seen(entry)
 
     def learn(self, name: str, inbox: int, outbox: int) -> None:
         """The mirror of an agent that was just taken over ends where its logs here end."""
@@ -96,11 +107,8 @@ class Shipping:
         self._unchecked.pop(name, None)
         self.held.pop(name, None)
 
-    async def compare(self) -> None:
-        """Compare the logs of own agents with their mirrors, once in a daemon's life, before they may differ more.
-
-        A log that ends before its mirror is of an older disk: it is filled up. One that differs is forked.
-        """
+    async def _compare(self) -> None:
+        """A log that ends before its mirror is of an older disk: it is filled up. One that differs is forked."""
         for name in list(self._unchecked):
             entry, mirror = own_entry(self._roster, name), self._mirrors.get(name)
             if entry is None or mirror is None or name in self.held:
@@ -199,7 +207,7 @@ class Shipping:
             await wait_until(lambda: True if self._urgent else None, self._stirred, oldest + SHIP_WITHIN_S, clock)
             self._urgent = False
             try:
-                await self.compare()
+                await self._sync_due()
                 await self._ship()
             except OrchestratorError as error:
                 if not self._lease.away:
@@ -208,6 +216,13 @@ class Shipping:
             except Exception:
                 log.exception("bug while shipping")
                 await elapse(AGAIN_S, clock)
+
+    async def _sync_due(self) -> None:
+        """Make durable what has waited long enough: deliveries and progress, of which no record syncs the log."""
+        due_since = self._roster.clock.monotonic() - SHIP_WITHIN_S
+        entries = [own_entry(self._roster, name) for name in self._behind if self._mirrors[name].since <= due_since]
+        outboxes = [entry.outbox for entry in entries if entry is not None]
+        await asyncio.gather(*(outbox.synced(outbox.visible_seq) for outbox in outboxes))
 
     async def _ship(self) -> None:
         parts = self._parts()
@@ -238,8 +253,10 @@ class Shipping:
         mirror.inbox, mirror.outbox = answer.in_seq, answer.out_seq
         if not self._ahead(entry, mirror):
             self._behind.pop(part.agent, None)
-        else:
-            self._urgent = self._urgent or entry.published_seq > mirror.outbox
+            return
+        self._urgent = self._urgent or entry.published_seq > mirror.outbox
+        if entry.outbox.synced_seq <= mirror.outbox:  # the rest waits for a sync of its own
+            mirror.since = self._roster.clock.monotonic()
 
     def _parts(self) -> list[LogPart]:
         """What one ship may carry, of the agents that have waited longest first."""
@@ -262,12 +279,14 @@ class Shipping:
             happened = _lines(outbox, mirror.outbox, records, size) if complete and records > 0 and size > 0 else ()
             size -= sum(len(line.line) for line in happened)
             records -= len(happened)
-            parts.append(LogPart(name, own.fence, entry.state.life, asked, happened))
+            if asked or happened:
+                parts.append(LogPart(name, own.fence, entry.state.life, asked, happened))
         return parts
 
 
 def _lines(journal: Journal, after: int, records: int, size: int) -> tuple[ShippedLine, ...]:
+    """The next lines that are durable."""
     return tuple(
         ShippedLine(record["seq"], record["type"], record.get("task_id"), line.decode())
-        for record, line in journal.raw_since(after, records, size)
+        for record, line in journal.raw_since(after, min(records, journal.synced_seq - after), size)
     )

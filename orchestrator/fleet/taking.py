@@ -33,6 +33,9 @@ log = structlog.get_logger()
 AGAIN_S = 1.0
 """Pause after a round that the disk, tmux or the database refused."""
 
+GIVEN_UP = "its host was given up before it had made the agent"
+"""Why an agent is recorded and not launched: its new owner only writes its end."""
+
 Refused = Callable[[Post, Mapping[str, Any]], str]
 """Why this host does not take a post about an agent with this spec; "" if it does."""
 Make = Callable[[str, str, list[PostedAgent]], Any]
@@ -70,6 +73,7 @@ class Taking:
         self._due: dict[str, None] = {}  # agents that may have posts, in the order in which that was learnt
         self._stirred = Signal()
         self._task: asyncio.Task[None] | None = None
+        self._nothing_to: dict[str, int] = {}  # up to which number there is no post that was not taken
         self.blocked: dict[str, None] = {}  # own agents that must be taken over before a post of them is taken
 
     def begin(self) -> None:
@@ -91,7 +95,8 @@ class Taking:
 
     def _behind(self, row: OwnAgent) -> bool:
         entry = own_entry(self._roster, row.agent)
-        return row.last_post > (entry.state.ref if entry is not None else 0)
+        ref = entry.state.ref if entry is not None else 0
+        return row.last_post > max(ref, self._nothing_to.get(row.agent, 0))
 
     async def _run(self) -> None:
         clock: Clock = self._roster.clock
@@ -113,10 +118,15 @@ class Taking:
     async def take(self, names: list[str]) -> None:
         """Take until nothing is left for these agents; raises what the disk, tmux or the database refuses."""
         while names:
+            # An agent that is here and not known to be an own one may be behind its mirror, or another host's by now.
+            names = [n for n in names if n in self._lease.own or own_entry(self._roster, n) is None]
             entries = {name: own_entry(self._roster, name) for name in names}
             after = {name: entry.state.ref if entry is not None else 0 for name, entry in entries.items()}
+            heads = {name: row.last_post for name in names if (row := self._lease.own.get(name)) is not None}
             posts = await self._database.take(after)
             if not posts:
+                # A restored database has raised the numbers: not every one up to its head is a post.
+                self._nothing_to |= heads
                 return
             failpoints.passed("fleet:taken")
             await self._create([post for post in posts if post.kind == "create"])
@@ -181,6 +191,6 @@ class Taking:
             ref=post.seq,
             by_host=post.by_host,
             req=post.req,
-            refuses=partial(self._refused, post),
+            refuses=(lambda _spec: GIVEN_UP) if own.ends else partial(self._refused, post),
             command=self._command_of(str(name)) if name else (),
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import shutil
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -264,3 +265,130 @@ async def test_what_a_call_leaves_open_is_accepted_only_as_the_owner_decides_it(
         await until(lambda: owner.roster.agents[agent_id].state.life == "failed")
         await until(lambda: home.roster.agents[own_id].state.spec.get("approval") == "all")
         assert agent_id not in {name for name, _ in owner.supervisor.launched}
+
+
+async def created_and_launched(home, owner, **more):
+    await home.supervisor.team_panes.run_of_fleet("run-1", "")
+    agent_id = await created(home, owner.host, **more)
+    await until(lambda: (agent_id, 1) in owner.supervisor.launched)
+    return agent_id
+
+
+@on_a_loop
+async def test_only_durable_records_are_shipped(tmp_path):
+    async with fleet(tmp_path, "a") as (model, hosts):
+        home = hosts["a"]
+        agent_id = await created_and_launched(home, home)
+        mirror = model.tables.projects["shop"].agents[agent_id].logs["outbox"]
+        await until(lambda: mirror)
+        early = []
+
+        def look(step):
+            for part in step.arguments[0] if step.function == "ship" else ():
+                early.extend(line for line in part.outbox if line.seq > home.entry(agent_id).outbox.synced_seq)
+
+        model.on_step = look
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:2")
+        await deliver(home, agent_id, "t1")
+        await until(lambda: any(row.type == "delivered" for row in mirror))
+        assert not early
+
+
+@on_a_loop
+async def test_a_host_that_is_refused_does_nothing_with_its_agents_until_it_is_accepted(tmp_path):
+    async with fleet(tmp_path, "a") as (model, hosts):
+        home = hosts["a"]
+        agent_id = await created_and_launched(home, home)
+        entry, tended = home.entry(agent_id), []
+        home.supervisor.tend = tended.append
+        home.member.lease.refuse(Conflict("host_taken", "another machine is this host"))
+        assert home.link.holds(entry)
+        await until(lambda: entry in tended)
+        assert not home.link.holds(entry)
+
+
+@on_a_loop
+async def test_numbers_that_a_restore_has_skipped_delay_no_deletion_and_are_asked_for_once(tmp_path):
+    async with fleet(tmp_path, "a") as (model, hosts):
+        home = hosts["a"]
+        agent_id = await created_and_launched(home, home)
+        model.restore(model.copy())
+        steps = []
+        model.on_step = lambda step: steps.append(step.function)
+        await until(lambda: steps.count("beat") > 5)
+        assert steps.count("take") == 1
+        await home.link.stop(agent_id, force=False, req="c:stop")
+        model.restore(model.copy())
+        await until(lambda: home.entry(agent_id).state.life == "deleted")
+
+
+@on_a_loop
+async def test_an_agent_that_its_given_up_host_never_made_is_only_ended(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home = hosts["a"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        model.cut("shop", "b")
+        agent_id = await created(home, "b")
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:2")
+        model.give_up("shop", "b")
+        await until(lambda: agent_id in home.roster.agents, 30)
+        entry = home.entry(agent_id)
+        await until(lambda: entry.state.life == "deleted")
+        assert entry.state.ended("t1").outcome == "canceled"
+        assert not home.supervisor.launched
+
+
+@on_a_loop
+async def test_an_older_disk_is_filled_up_before_anything_is_done_also_if_the_database_answers_late(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(home, owner)
+        await owner.crash()
+        logs = {path: path.read_bytes() for path in (owner.root / ".agents").rglob("*.jsonl")}
+        owner.start()
+        await owner.join()
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:2")
+        await deliver(owner, agent_id, "t1")
+        await report(owner, agent_id, "t1")
+        await until(lambda: home.entry(agent_id).state.ended("t1"))
+        await owner.crash()
+        for path, content in logs.items():
+            path.write_bytes(content)
+        for path in (owner.root / ".agents").glob("cache.sqlite*"):
+            path.unlink()
+        model.cut("shop", "b")
+        owner.start()
+        await owner.join()
+        await delivery.enqueue(home.roster, agent_id, task_id="t2", payload=2, req="c:3")
+        model.heal("shop", "b")
+        await until(lambda: owner.entry(agent_id).state.ended("t1"))
+        await deliver(owner, agent_id, "t2")
+
+
+@on_a_loop
+async def test_an_agent_whose_files_and_run_are_gone_is_taken_from_its_mirror_with_its_run(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(home, owner)
+        await until(lambda: home.entry(agent_id).state.life == "starting")
+        await owner.crash()
+        shutil.rmtree(owner.root / ".agents" / "agents" / agent_id)
+        shutil.rmtree(owner.root / ".agents" / "run" / "run-1")
+        owner.start()
+        await owner.join()
+        await until(lambda: agent_id in owner.roster.agents)
+        assert "run-1" in owner.roster.runs
+
+
+@on_a_loop
+async def test_what_is_left_of_a_replica_that_was_not_made_does_not_take_its_name(tmp_path):
+    leftover = tmp_path / "a" / ".agents" / "agents" / "worker" / ".mirror.json.1-1.tmp"
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        home = hosts["a"]
+        await home.stop()
+        leftover.parent.mkdir()
+        leftover.touch()
+        home.start()
+        await home.join()
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        assert await created(home, "b") == "worker"
