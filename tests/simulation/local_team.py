@@ -14,7 +14,6 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,10 +27,10 @@ from orchestrator.config.keys import Config
 from orchestrator.core import supervision
 from orchestrator.journal.project_files import Paths, ensure_agents_dir
 from orchestrator.team.roster import checkpoints
-from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import new_run
 from orchestrator.team.roster.roster import Roster
 from tests.simulation.disk import CHANGES, SimDisk, SimSyncer, installed
+from tests.simulation.keeper import Keeper
 from tests.simulation.loop import PROCESS, Gone, Process, ProcessDied, SimClock, SimLoop
 from tests.simulation.team_actors import Cli, Master, Reader
 from tests.simulation.team_checks import Evidence, check
@@ -41,7 +40,6 @@ RUN = "run-1"
 BUSY_S = 40.0
 """How long things go wrong; afterwards all must come to its end."""
 QUIET_S = 900.0
-GRACE_S = 15.0
 RUN_FILE = {
     "v": 1, "run_id": RUN, "created_at": "2026-01-01T00:00:00.000Z", "tmux_socket": "/none", "tmux_name": None,
     "server_pid": 1, "server_start": 1, "window_id": "@1", "master_pane": "%0", "session": "s", "detached": False,
@@ -59,8 +57,7 @@ class Daemon:
         self.syncer = SimSyncer(self._sync_failed, world.loop, world.disk, world.clock)
         self.roster = Roster(world.root, Paths(world.root), world.clock, self.syncer, lambda: world.config)
         self._clean = clean
-        self._again: dict[str, tuple[int, float]] = {}  # when the next launch may begin
-        self._asked: dict[str, float] = {}  # since when an agent is to stop
+        self._keeper = Keeper(world, self.roster)
 
     def _sync_failed(self, error: Exception) -> None:
         self.world.note(f"the daemon ends: {error}")
@@ -85,56 +82,7 @@ class Daemon:
         for entry in roster.agents.values():
             cli = world.clis.get(entry.agent_id)
             entry.secret = cli.secret if cli is not None and cli.epoch == entry.state.epoch else None
-        self.keeper = self.process.start(self.keep())
-
-    async def keep(self) -> None:
-        """Take each agent's next step, again and again."""
-        while True:
-            await asyncio.sleep(0.05 + self.world.chance.random() * 0.4)
-            for entry in list(self.roster.agents.values()):
-                with contextlib.suppress(OrchestratorError):  # the disk is full: decided, and tried again
-                    await self._step(entry)
-
-    async def _step(self, entry: AgentEntry) -> None:
-        world, agent, at = self.world, entry.state, rfc3339(self.world.clock.now())
-        cli = world.clis.get(entry.agent_id)
-        here = cli is not None and cli.epoch == agent.epoch
-        lives = here and cli.process.alive and not cli.given_up
-        commit = self.roster.commit
-        if agent.life in ("new", "deleted"):
-            return
-        if agent.life == "stopped":
-            await commit(entry, supervision.deleted(agent, at=at))
-        elif agent.stop_asked:
-            since = self._asked.setdefault(entry.agent_id, world.loop.time())
-            if lives and not agent.stop_force and not entry.told_stop and world.loop.time() < since + GRACE_S:
-                return
-            if lives:
-                cli.process.die()
-            await commit(entry, supervision.stopped(agent, at=at, rungs=[supervision.EndingStep("stop", 1.0)]))
-        elif agent.life in ("starting", "ready"):
-            if how := supervision.must_end(agent):
-                if lives:
-                    cli.process.die()
-                await commit(entry, supervision.exited(agent, at=at, how=how, reason=f"ended: {how}"))
-            elif cli is None or cli.epoch < agent.epoch:
-                entry.secret = entropy.token_hex(16)
-                world.launch(entry.agent_id, agent.epoch, entry.secret)
-            elif not lives:
-                await commit(entry, supervision.exited(agent, at=at, how="exit", reason="exited", code=1))
-        else:
-            await self._relaunch(entry, at)
-
-    async def _relaunch(self, entry: AgentEntry, at: str) -> None:
-        world, agent = self.world, entry.state
-        began = rfc3339(world.clock.now() - timedelta(seconds=float(agent.policies.get("restart_window_s", 600.0))))
-        budget = supervision.RestartBudget(began, 1.0)
-        epoch, due = self._again.get(entry.agent_id, (0, 0.0))
-        if epoch != agent.epoch:
-            due = world.loop.time() + supervision.pause_s(agent, budget)
-            self._again[entry.agent_id] = (agent.epoch, due)
-        if agent.restart_due or world.loop.time() >= due:
-            await self.roster.commit(entry, supervision.after_exit(agent, at=at, budget=budget))
+        self.keeper = self.process.start(self._keeper.keep())
 
     async def make(self, agent_id: str) -> None:
         """Create an agent, as agent_create does; harmless when it is there."""
@@ -393,7 +341,7 @@ def _step(name: str) -> None:
 
 
 @contextlib.contextmanager
-def _surroundings(seed: int) -> Iterator[list[str]]:
+def surroundings(seed: int) -> Iterator[list[str]]:
     """What is one for the whole interpreter: random bytes, failpoints, system calls, the log. Yields reported bugs."""
     bugs: list[str] = []
 
@@ -427,7 +375,7 @@ def play(seed: int, trace: list[str] | None = None) -> None:
         root.mkdir()
         with (
             mock.patch.dict("os.environ", {"ORCHESTRATOR_STATE_DIR": str(place / "state")}),
-            _surroundings(seed) as bugs,
+            surroundings(seed) as bugs,
         ):
             world = World(root, seed)
             if trace is not None:
