@@ -73,7 +73,6 @@ class Taking:
         self._due: dict[str, None] = {}  # agents that may have posts, in the order in which that was learnt
         self._stirred = Signal()
         self._task: asyncio.Task[None] | None = None
-        self._nothing_to: dict[str, int] = {}  # up to which number there is no post that was not taken
         self.blocked: dict[str, None] = {}  # own agents that must be taken over before a post of them is taken
 
     def begin(self) -> None:
@@ -95,8 +94,7 @@ class Taking:
 
     def _behind(self, row: OwnAgent) -> bool:
         entry = own_entry(self._roster, row.agent)
-        ref = entry.state.ref if entry is not None else 0
-        return row.last_post > max(ref, self._nothing_to.get(row.agent, 0))
+        return row.last_post > (entry.state.ref if entry is not None else 0)
 
     async def _run(self) -> None:
         clock: Clock = self._roster.clock
@@ -122,11 +120,8 @@ class Taking:
             names = [n for n in names if n in self._lease.own or own_entry(self._roster, n) is None]
             entries = {name: own_entry(self._roster, name) for name in names}
             after = {name: entry.state.ref if entry is not None else 0 for name, entry in entries.items()}
-            heads = {name: row.last_post for name in names if (row := self._lease.own.get(name)) is not None}
             posts = await self._database.take(after)
             if not posts:
-                # A restored database has raised the numbers: not every one up to its head is a post.
-                self._nothing_to |= heads
                 return
             failpoints.passed("fleet:taken")
             await self._create([post for post in posts if post.kind == "create"])
@@ -138,7 +133,7 @@ class Taking:
                     self._record(entry, [post for post in group if post.kind != "create"])
             for entry in written:
                 await self._roster.durable(entry)
-            names = list(dict.fromkeys(post.agent for post in posts))
+            names = list(dict.fromkeys(post.agent for post in posts if own_entry(self._roster, post.agent) is not None))
 
     def _record(self, entry: AgentEntry, posts: list[Post]) -> None:
         """Write the record of each post; nothing happens between a decision and its record."""
@@ -166,7 +161,8 @@ class Taking:
             if own is None:  # created after the last renewal, or moved away since
                 await self._lease.renew(fresh=False)
                 own = self._lease.own.get(post.agent)
-            if own is not None and own_entry(self._roster, post.agent) is None:
+            # With records in its mirror it was made before, and is taken over from there.
+            if own is not None and own.out_seq == 0 and own_entry(self._roster, post.agent) is None:
                 wanted.setdefault((own.run_id, own.home), []).append(self._posted(post, own))
         for (run_id, home), agents in wanted.items():
             await self._make(run_id, "" if home == self._host else home, agents)

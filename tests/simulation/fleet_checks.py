@@ -14,7 +14,7 @@ import orjson
 
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
-from orchestrator.fleet.agent_names import fleet_id, own_entry
+from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.segments import log_files

@@ -18,7 +18,7 @@ from unittest import mock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.config.keys import Config
 from orchestrator.fleet import database_functions as functions
-from orchestrator.fleet.agent_names import fleet_id, own_entry, replica
+from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry, replica
 from orchestrator.team.roster import delivery
 from orchestrator.trust import identity, state_dir
 from tests.simulation.fleet_actors import RUN, FleetMaster, FleetReader

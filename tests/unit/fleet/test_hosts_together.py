@@ -308,21 +308,6 @@ async def test_a_host_that_is_refused_does_nothing_with_its_agents_until_it_is_a
 
 
 @on_a_loop
-async def test_numbers_that_a_restore_has_skipped_delay_no_deletion_and_are_asked_for_once(tmp_path):
-    async with fleet(tmp_path, "a") as (model, hosts):
-        home = hosts["a"]
-        agent_id = await created_and_launched(home, home)
-        model.restore(model.copy())
-        steps = []
-        model.on_step = lambda step: steps.append(step.function)
-        await until(lambda: steps.count("beat") > 5)
-        assert steps.count("take") == 1
-        await home.link.stop(agent_id, force=False, req="c:stop")
-        model.restore(model.copy())
-        await until(lambda: home.entry(agent_id).state.life == "deleted")
-
-
-@on_a_loop
 async def test_an_agent_that_its_given_up_host_never_made_is_only_ended(tmp_path):
     async with fleet(tmp_path, "a", "b") as (model, hosts):
         home = hosts["a"]
@@ -392,3 +377,22 @@ async def test_what_is_left_of_a_replica_that_was_not_made_does_not_take_its_nam
         await home.join()
         await home.supervisor.team_panes.run_of_fleet("run-1", "")
         assert await created(home, "b") == "worker"
+
+
+@on_a_loop
+async def test_news_of_a_post_do_not_make_a_moved_agent_anew(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, lost = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(home, lost, on_host_lost="move")
+        await until(lambda: home.entry(agent_id).state.life == "starting")
+        takes = []
+
+        def look(step):
+            if step.function == "move":
+                takes.append(asyncio.get_running_loop().create_task(home.member.taking.take([agent_id])))
+
+        model.on_step = look
+        model.cut("shop", "b")
+        await until(lambda: (agent_id, 2) in home.supervisor.launched, 30)
+        assert takes
+        assert list(home.roster.agents) == [agent_id]
