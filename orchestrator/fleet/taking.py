@@ -133,7 +133,8 @@ class Taking:
                     self._record(entry, [post for post in group if post.kind != "create"])
             for entry in written:
                 await self._roster.durable(entry)
-            names = list(dict.fromkeys(post.agent for post in posts if own_entry(self._roster, post.agent) is not None))
+            made = (post.agent for post in posts if own_entry(self._roster, post.agent) is not None)
+            names = list(dict.fromkeys(made))
 
     def _record(self, entry: AgentEntry, posts: list[Post]) -> None:
         """Write the record of each post; nothing happens between a decision and its record."""

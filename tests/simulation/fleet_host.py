@@ -17,8 +17,8 @@ from orchestrator.base.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.fleet.database_functions import HostFacts, News, NewsKind
 from orchestrator.fleet.member import FleetMember
-from orchestrator.fleet.settings import FleetSettings
 from orchestrator.fleet.published_view import PublishedView
+from orchestrator.fleet.settings import FleetSettings
 from orchestrator.journal.project_files import Paths
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun

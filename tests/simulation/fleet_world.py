@@ -243,8 +243,8 @@ def play(seed: int, trace: list[str] | None = None) -> None:
                     for host in (*world.hosts.values(), *world.copies):
                         if host.daemon is not None:
                             host.daemon.sweep()
-            bugs = [bug for bug in bugs if not world.trouble.explains(bug)]
-            if bugs:
-                raise AssertionError(f"reported as a bug: {bugs[0]}")
+            unexplained = [bug for bug in bugs if not world.trouble.explains(bug)]
+            if unexplained:
+                raise AssertionError(f"reported as a bug: {unexplained[0]}")
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -222,8 +222,9 @@ class _Check:
             text = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
             self.evidence.violations.append(Violation("schema", text, str(place), 1, run=run))
         else:
-            if content.get("home"):
+            if home := content.get("home"):
                 self.elsewhere.add(run)
+                self.left_out.append(f"the broadcast of {run}, for host {home} is its home")
         by_agent: dict[str, list[AuditedRecord]] = {}
         for record in log.lines:
             by_agent.setdefault(record.agent_id or "", []).append(record)

@@ -296,7 +296,7 @@ async def test_only_durable_records_are_shipped(tmp_path):
 
 @on_a_loop
 async def test_a_host_that_is_refused_does_nothing_with_its_agents_until_it_is_accepted(tmp_path):
-    async with fleet(tmp_path, "a") as (model, hosts):
+    async with fleet(tmp_path, "a") as (_model, hosts):
         home = hosts["a"]
         agent_id = await created_and_launched(home, home)
         entry, tended = home.entry(agent_id), []

@@ -13,7 +13,7 @@ from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.cli import app
 from orchestrator.cli import verify as command
-from orchestrator.core import invariants, record_types
+from orchestrator.core import invariants, mirror_invariants, record_types
 from orchestrator.journal.project_files import Paths
 from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
@@ -379,7 +379,7 @@ def test_every_kind_is_planted():
 def test_every_kind_is_documented_as_the_code_says():
     page = (Path(__file__).resolve().parents[4] / "docs" / "recovery.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.partition("### Kinds")[2], re.MULTILINE)
-    assert dict(rows) == invariants.KINDS
+    assert dict(rows) == {**invariants.KINDS, **mirror_invariants.MIRROR_KINDS}
 
 
 def test_every_violation_is_reported_and_not_the_first_of_a_file_only(files):
