@@ -17,7 +17,10 @@ ELSEWHERE = {
     "claude": "tests/e2e/test_setup.py",
     "orchestrator doctor --live gemini": "tests/e2e/test_doctor.py",
 }
-PAGES_ELSEWHERE = {"docs/tutorial.md": "tests/e2e/test_tutorial.py"}
+PAGES_ELSEWHERE = {
+    "docs/fleet.md": "tests/integration/fleet/test_fleet_page.py",
+    "docs/tutorial.md": "tests/e2e/test_tutorial.py",
+}
 """Lines of other programs, or with a real CLI, and pages: what runs them."""
 PAGES = [str(path.relative_to(ROOT)) for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])]
 TOUCHED = [page for page in PAGES if lines_of(page) and page not in PAGES_ELSEWHERE]
