@@ -218,7 +218,7 @@ def restore(
         output.say(f"the database is incarnation {incarnation}; its hosts ship what it lacks")
 
 
-@options.command(app, "take-run", "orchestrator fleet take-run 20261127-101500-abcd")
+@options.command(app, "take-run", "orchestrator fleet take-run run-20261127-101500-a1b2c3")
 def take_run(run_id: Annotated[str, typer.Argument(metavar="RUN")], as_json: Json = False) -> None:
     """Make this host the home of a team run: its master is here from now on, and reads its broadcast here."""
     options.refuse_agents()
