@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.manifest import gsd, people, spawn, team
+from tests.manifest import fleet, gsd, people, spawn, team
 from tests.manifest.team import Promise
 
-PROMISES = team.PROMISES | spawn.PROMISES | gsd.PROMISES | people.PROMISES
+PROMISES = team.PROMISES | spawn.PROMISES | gsd.PROMISES | people.PROMISES | fleet.PROMISES
 
 TESTS = Path(__file__).resolve().parents[1]
 WHY = ("deferred: ", "out of scope: ", "measured: ")
@@ -59,6 +59,7 @@ def test_the_manifest_knows_every_promise():
     later += [f"ANSWERS{n}" for n in range(1, 8)]
     later += [f"FIGURES{n}" for n in range(1, 5)]
     later += ["SNAPSHOT1", "START1", *(f"WEB{n}" for n in range(1, 6))]
+    later += [f"FLEET{n}" for n in range(1, 14)]
     assert list(PROMISES) == [*core, *later]
 
 
