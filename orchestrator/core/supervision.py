@@ -5,6 +5,7 @@ As in `decisions`, every function takes the folded `Agent` and plain values and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,25 +28,29 @@ def unsettled(agent: Agent) -> bool:
     )
 
 
-def settle(agent: Agent, at: str) -> list[Draft]:
+def settle(agent: Agent, at: str, visible_inbox: float = math.inf) -> list[Draft]:
     """The records that follow from those in the logs, and that a crash may have cut off.
 
     Called after every write and at start until it returns nothing. It settles five things: a cancel that was asked
     for; a task that was refused when it was taken from the fleet; the running task of an agent that is to stop, which
     is canceled so that the agent learns of the stop at its next cancel check; the lease of a lost agent; the
-    unfinished tasks of a stopped agent.
+    unfinished tasks of a stopped agent. A task that was not handed out is settled once its own record is durable
+    (``visible_inbox``): a power cut must not leave the end of a task that nobody has asked for.
     """
     lease = agent.lease
     if agent.stop_asked and agent.life == "ready" and lease is not None and not lease.cancel_asked:
         return [inbox_draft(agent, "cancel", at, None, task_id=lease.task_id)]
     drafts: list[Draft] = []
-    for task_id in sorted(agent.cancels):
-        task = agent.unfinished[task_id]
+    for task in (agent.unfinished[task_id] for task_id in sorted(agent.cancels)):
+        if task.seq > visible_inbox:
+            continue
         if not task.cancel_requested:
-            drafts.append(happened(agent, "cancel_requested", at, by="orchestrator", task_id=task_id))
+            drafts.append(happened(agent, "cancel_requested", at, by="orchestrator", task_id=task.task_id))
         elif task.state == "queued":
             drafts.append(ended(agent, task, "canceled", at, {"reason": "canceled before it was delivered"}))
     for task in (agent.unfinished[task_id] for task_id in agent.refusals if task_id not in agent.cancels):
+        if task.seq > visible_inbox:
+            continue
         kind = "error" if task.refused["code"] == REFUSED_BY_HOST else "canceled"
         drafts.append(ended(agent, task, kind, at, dict(task.refused)))
     if drafts:
@@ -54,6 +59,7 @@ def settle(agent: Agent, at: str) -> list[Draft]:
         return [
             ended(agent, task, "canceled", at, {"reason": "the agent was deleted"})
             for task in agent.unfinished.values()
+            if task.seq <= visible_inbox
         ]
     if agent.life in ("exited", "failed") and agent.lease is not None:
         return [_lost(agent, agent.lease, at)]

@@ -66,6 +66,7 @@ class AgentEntry:
         self.looked: tuple[float, asyncio.Task[dict[str, Any] | None]] | None = (
             None  # at its worktree: when, the look
         )
+        self.writing = False  # records are being written: what follows from them is not decided in between
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
         self.published_seq = 0  # the last outbox record that the broadcast tells and that is visible
         self.logs: dict[str, Journal] = {}

@@ -266,7 +266,7 @@ class Roster:
         req = entry.state.spec.get("req")
         if req:
             self.by_req[req] = entry.agent_id
-        entry.inbox.signal = _Hook(lambda: self._seen(entry))
+        entry.inbox.signal = _Hook(lambda: self._durable_inbox(entry))
         entry.outbox.signal = _Hook(lambda: self._seen(entry))
 
     def add_replica(self, entry: AgentEntry) -> None:
@@ -418,12 +418,16 @@ class Roster:
         Synchronous, so nothing happens between a decision and its records. A failed append raises Environment and
         leaves the state of the records before it; the next write settles what is missing.
         """
-        written = self._append(entry, drafts)
-        while supervision.unsettled(entry.state):
-            more = supervision.settle(entry.state, rfc3339(self.clock.now()))
-            if not more:
-                break
-            self._append(entry, more)
+        entry.writing = True
+        try:
+            written = self._append(entry, drafts)
+            while supervision.unsettled(entry.state):
+                more = supervision.settle(entry.state, rfc3339(self.clock.now()), entry.inbox.visible_seq)
+                if not more:
+                    break
+                self._append(entry, more)
+        finally:
+            entry.writing = False
         if entry.unpublished and entry.unpublished[0]["seq"] <= entry.outbox.visible_seq:
             self._seen(entry)  # visible at once: durability = "os"
         entry.changed.notify()
@@ -458,6 +462,17 @@ class Roster:
         due = entry.due
         await entry.inbox.synced(due["inbox"])
         await entry.outbox.synced(due["outbox"])
+
+    def _durable_inbox(self, entry: AgentEntry) -> None:
+        """Records of the inbox became visible: what had to wait for that is settled."""
+        agent = entry.state
+        if not entry.writing and (agent.cancels or agent.refusals or agent.life == "stopped") and agent.unfinished:
+            try:
+                self.write(entry, [])
+            except OrchestratorError as error:
+                # The disk is full: it is settled with the agent's next write.
+                log.warning("agent not settled", agent=entry.agent_id, **error.as_dict())
+        self._seen(entry)
 
     def _seen(self, entry: AgentEntry) -> None:
         """Records of the agent became visible: add them to the broadcast, then wake the waiters."""
