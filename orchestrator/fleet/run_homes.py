@@ -54,26 +54,31 @@ class RunHomes:
                 self._tasks.start(self._carry_out(row))
 
     def gen(self, run_id: str) -> int | None:
-        """How often the run has got another home, from 1; None for a run without agents in the fleet."""
-        row = self._rows.get(run_id)
+        """Which broadcast of the run this host has, counted from 1; None for a run without agents in the fleet."""
         run = self._roster.runs.get(run_id)
-        return row.gen if row is not None else run.file.get("gen") if run is not None else None
+        kept = run.file.get("gen") if run is not None else None
+        return kept or (1 if run_id in self._rows else None)
 
     def check(self, run_id: str, since_seq: int, gen: int | None) -> None:
-        """Raise Conflict ``not_home`` at another host than the run's home, ``cursor_old`` for an older broadcast."""
-        row = self._rows.get(run_id)
-        if row is None:
-            return
-        if row.home != self._host:
+        """Raise Conflict ``not_home`` at another host than the run's home, ``cursor_old`` for an older broadcast.
+
+        A new home counts only once its broadcast is written: until then it has that of its own agents alone.
+        """
+        row, run = self._rows.get(run_id), self._roster.runs.get(run_id)
+        home = str(run.file.get("home") or "") if run is not None else ""
+        if row is not None and row.home != self._host:
+            home = row.home
+        if home:
             raise Conflict(
                 "not_home",
-                f"the home of {run_id} is host {row.home}",
+                f"the home of {run_id} is host {home}",
                 f"read it there, or take the run: orchestrator fleet take-run {run_id}",
-                host=row.home,
+                host=home,
             )
-        if since_seq and (gen or 1) != row.gen:
+        kept = self.gen(run_id)
+        if kept is not None and since_seq and (gen or 1) != kept:
             raise Conflict(
-                "cursor_old", f"since_seq {since_seq} belongs to an earlier broadcast of {run_id}", gen=row.gen
+                "cursor_old", f"since_seq {since_seq} belongs to an earlier broadcast of {run_id}", gen=kept
             )
 
     async def take(self, run_id: str) -> dict[str, object]:

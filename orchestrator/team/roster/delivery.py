@@ -145,9 +145,9 @@ async def broadcast_read(
     fleet = roster.fleet
     if fleet is not None:
         fleet.check_cursor(run.run_id, since_seq, gen)
+    kept = fleet.gen(run.run_id) if fleet is not None else None  # of this journal: during the wait another may begin
     page = await _page(roster, run.journal, since_seq, max_events, wait_s)
-    now = fleet.gen(run.run_id) if fleet is not None else None
-    return {"run_id": run.run_id, **page, **({"gen": now} if now is not None else {})}
+    return {"run_id": run.run_id, **page, **({"gen": kept} if kept is not None else {})}
 
 
 async def _page(roster: Roster, journal: Journal, since_seq: int, max_events: int, wait_s: float) -> dict[str, Any]:
