@@ -167,8 +167,7 @@ def check_end(world: FleetWorld) -> None:
         _check_owner(world, name, agent, rosters[agent.host])
     if not evidence.loses:
         _check_calls(world)
-    home = rosters[world.home.name]
-    _check_broadcast(world, home)
+        _check_broadcast(world, rosters[world.home.name])
     for roster in rosters.values():
         report = verify(roster.root, live=False, settled=True)
         assert report.ok, f"verify on {roster.root.parent.name}: {report.violations[0]}"

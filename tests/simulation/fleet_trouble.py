@@ -150,8 +150,9 @@ class Trouble:
     async def _forget(self, host: SimHost) -> None:
         world, earlier = self.world, self.world.model.copy()
         await asyncio.sleep(self.chance.choice((0.05, 1.0, 5.0)))
-        if world.model.tables.timeline != earlier.timeline:
-            return  # the copy lacks a failover, so its numbers would be used again
+        tables = world.model.tables
+        if earlier.numbered != (tables.incarnation, tables.timeline):
+            return  # the copy lacks a failover: its numbers would be used again
         world.note("the database fails over to an earlier copy")
         world.evidence.loses = True
         world.forgetful = ("unknown_agent", "unknown_task", "not_home")

@@ -22,7 +22,7 @@ def play_all(first, count):
         try:
             play(seed)
         except Exception as error:
-            error.add_note(f"again: .venv/bin/python -m tests.simulation --seeds 1 --from {seed}")
+            error.add_note(f"again: .venv/bin/python -m tests.simulation --world local --seeds 1 --from {seed}")
             raise
 
 
@@ -49,7 +49,7 @@ def test_a_planted_bug_is_found_within_200_seeds(name):
 
 
 def test_a_seed_names_the_whole_run_also_in_another_process():
-    command = [sys.executable, "-m", "tests.simulation", "--seeds", "3", "--from", "7", "--trace"]
+    command = [sys.executable, "-m", "tests.simulation", "--world", "local", "--seeds", "3", "--from", "7", "--trace"]
     runs = [
         subprocess.run(
             command, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True
