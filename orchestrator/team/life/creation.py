@@ -274,7 +274,7 @@ async def _enter(
     place, here = where
     engines = [table.engine(plan.fields["engine"]) for plan in plans]
     fits, why = await team_panes.room(place, here, engines)
-    if not fits and not place.detached:
+    if plans and not fits and not place.detached:
         raise Environment("no_room", why)  # before a run is made: nothing is written
     run = await team_panes.run_for(place, call.master)
     entries: list[AgentEntry] = []

@@ -164,7 +164,11 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
     assert refused(laptop, "host", "drain", "nowhere") == (2, "host_unknown")
     back = ("agent", "create", "two", "--engine", "shell", "--host", "laptop")
     assert refused(box, *back) == (2, "refused_by_host")  # it accepts nobody: only the added host has [fleet.accept]
-    assert asked(laptop, "agent", "delete", "builder")[0] == 0
+    pane = laptop.inside(laptop.server.start(width=30, height=10, session="small"))  # no room, and none is needed
+    code, made = asked(laptop, "agent", "create", "three", "--engine", "shell", "--host", "box", env=pane)
+    assert (code, made["host"]) == (0, "box"), made
+    for agent in ("builder", "three"):
+        assert asked(laptop, "agent", "delete", agent)[0] == 0
     until(lambda: asked(laptop, "agent", "list")[1]["agents"] == [])
     until(lambda: asked(laptop, "host", "remove", "box")[0] == 0)  # a deleted agent keeps nobody
     assert refused(laptop, "host", "remove", "box") == (2, "host_unknown")
