@@ -105,7 +105,8 @@ def _made(fleet: DemoFleet, place: DemoProject, host: str, dsn: str) -> DemoProj
         "ORCHESTRATOR_FLEET_PROJECT": PROJECT,
         "ORCHESTRATOR_FLEET_HOST": host,
         "ORCHESTRATOR_FLEET_ACCEPT": json.dumps({"hosts": [HOSTS[0]], "engines": ["shell"]}),
-        "TMUX": "",  # each host has a tmux server of its own, also if the demo is started inside tmux
+        # A server that is gone: else the pane that the demo is started in would be taken for the master's.
+        "TMUX": f"{fleet.short / 'no-tmux'},1,0",
         "TMUX_PANE": "",
     }
     program = place.home / "orchestrator"  # for whoever looks at a kept demo
