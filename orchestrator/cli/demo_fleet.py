@@ -238,8 +238,9 @@ def _show(fleet: DemoFleet, report: FleetReport, stays: bool, as_json: bool) -> 
         output.say(f"  {task_id} ran {attempt} times, because {LOST} was lost while it ran")
     if stays:
         output.say("The hosts are still there. Look at them with:")
-        for words in ("status", "fleet status", "agent list"):
-            output.say(f"  {shlex.quote(str(fleet.hosts[HOSTS[0]].home / 'orchestrator'))} {words}")
+        for host, words in ((HOSTS[0], "status"), (HOSTS[0], "fleet status"), (LOST, "daemon start")):
+            note = f"    # {LOST} comes back" if host == LOST else ""
+            output.say(f"  {shlex.quote(str(fleet.hosts[host].home / 'orchestrator'))} {words}{note}")
         program = Path(sys.executable).with_name("orchestrator")  # which need not be on the PATH
         output.say(f"End them, in this directory, with: {shlex.quote(str(program))} demo --end")
     elif not report.differs:
