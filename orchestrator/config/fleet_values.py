@@ -81,6 +81,8 @@ def _dsn(value: str) -> str:
     parts = dsn_parts(value)
     if any(parts.get(key) for key in SECRETS):
         raise ValueError("it has a password; leave it out, and name a file that has it: passfile=PATH (mode 0600)")
+    if parts.get("service"):
+        raise ValueError("it names a service; write the host, port and database of it here")
     if not all(host.strip() for host in (parts.get("host") or parts.get("hostaddr") or "").split(",")):
         raise ValueError("it names no host; give host=, which may be the directory of a local socket")
     return value

@@ -12,6 +12,7 @@ from psycopg.rows import TupleRow
 from orchestrator.base.errors import Environment
 from orchestrator.fleet import host_files
 from orchestrator.fleet.driver_errors import connection_error, statement_error
+from orchestrator.fleet.server_connection import check_reached
 from orchestrator.fleet.settings import TLS_STEP, tls_missing
 
 Session = Connection[TupleRow]
@@ -33,6 +34,7 @@ def session(dsn: str) -> Iterator[Session]:
     except psycopg.Error as error:
         raise connection_error(error, dsn) from None
     try:
+        check_reached(connection.info, connection.pgconn.info)
         yield connection
     except psycopg.Error as error:
         raise statement_error(error, dsn) from None

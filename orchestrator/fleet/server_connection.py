@@ -15,12 +15,13 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ConninfoOption
 
 from orchestrator.base import entropy
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.fleet.driver_errors import away, connection_error, statement_error
-from orchestrator.fleet.settings import TLS_STEP, check_connection, tls_missing
+from orchestrator.fleet.settings import TLS_STEP, check_connection, reached_unsafely, tls_missing
 
 STATEMENT_S = 5
 GIVEN_UP_S = STATEMENT_S + 1.0
@@ -164,6 +165,8 @@ class ServerConnection:
         try:
             given = conninfo_to_dict(self._dsn)
             parameters = {name: value for name, value in PARAMETERS.items() if name not in given}
+            # Not that of PGHOSTADDR or a service: it would be another server than the DSN names.
+            parameters["hostaddr"] = str(given.get("hostaddr") or "")
             parameters["application_name"] = f"orchestrator {self._purpose}"
             connection = await psycopg.AsyncConnection.connect(
                 make_conninfo(self._dsn, **parameters), autocommit=True
@@ -172,6 +175,7 @@ class ServerConnection:
             raise connection_error(error, self._dsn) from None
         timer = self._clock.timer(GIVEN_UP_S, lambda: hang_up(connection))
         try:
+            check_reached(connection.info, connection.pgconn.info)
             cursor = await connection.execute(
                 "select pg_backend_pid(), set_config('statement_timeout', %s, false),"
                 " set_config('synchronous_commit', %s, false)",
@@ -203,6 +207,13 @@ class ServerConnection:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def check_reached(info: psycopg.ConnectionInfo, options: Sequence[ConninfoOption]) -> None:
+    """Raise Environment ``tls_required`` if another server could pass for the one that was reached."""
+    mode = next((option.val for option in options if option.keyword == b"sslmode"), None) or b""
+    if fault := reached_unsafely(info.host, info.hostaddr, mode.decode()):
+        raise Environment("tls_required", fault, TLS_STEP)
 
 
 def check_direct(greeted: int, serving: int) -> None:

@@ -68,6 +68,16 @@ def tls_missing(dsn: str) -> str:
     return f"with sslmode={mode} another server could pass for the fleet's database at {far[0]!r}"
 
 
+def reached_unsafely(host: str, address: str, sslmode: str) -> str:
+    """Why the server that was reached is not safe, in a sentence; "" if it is.
+
+    libpq takes what the DSN leaves open from its variables and from service files.
+    """
+    if sslmode == "verify-full" or host.startswith(("/", "@")) or _local(address):
+        return ""
+    return f"with sslmode={sslmode or 'prefer'} another server could pass for the fleet's database at {address!r}"
+
+
 def passfile_unusable(dsn: str) -> str:
     """Why the password file that the DSN names cannot be used, in a sentence; "" if it can or none is named."""
     name = dsn_parts(dsn).get("passfile", "")

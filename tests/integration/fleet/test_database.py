@@ -28,7 +28,7 @@ from orchestrator.fleet.database_functions import (
     Ownership,
     ShippedLine,
 )
-from orchestrator.fleet.fleet_connection import FleetConnection
+from orchestrator.fleet.fleet_connection import AGAIN_WITHIN_S, FleetConnection
 from orchestrator.fleet.host_news import SILENT_S, TOGETHER_S, check_listening
 from orchestrator.fleet.posting import Posting
 from orchestrator.fleet.private_cluster import running
@@ -288,6 +288,27 @@ async def test_a_wrong_dsn_is_one_sentence_without_the_password(fleet_server, na
         await host.close()
 
 
+async def test_variables_and_services_of_libpq_lead_to_no_other_server(fleet_server, monkeypatch, tmp_path):
+    """The DSN names a socket; without this, libpq would take the address from there."""
+    (tmp_path / "services").write_text("[team]\nhostaddr=192.0.2.1\nsslmode=disable\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    async with Hosts(fleet_server) as hosts:
+        for name, value in (("PGHOSTADDR", "192.0.2.1"), ("PGSERVICE", "team")):
+            with monkeypatch.context() as patch:
+                patch.setenv(name, value)
+                host = FleetConnection(hosts.dsn["a"], hosts.project, "a", hosts.clock)
+                assert await host.ownership([]) == {}
+                await host.close()
+
+
+async def test_a_server_that_is_reached_elsewhere_is_left_at_once(fleet_server, monkeypatch):
+    monkeypatch.setattr(server_connection, "reached_unsafely", lambda *_reached: "it is elsewhere")
+    async with contextlib.AsyncExitStack() as stack:
+        host = connection(fleet_server.add_host(fleet_server.project(), "a"))
+        stack.push_async_callback(host.close)
+        assert await code_of(host.join(HostFacts("i", "boot", "1", 1, CAPS))) == "tls_required"
+
+
 STATES = {
     "53100": "fleet_full", "57P01": "fleet_away", "57P03": "fleet_away", "40001": "fleet_away", "40P01": "fleet_away",
     "53300": "fleet_away", "25006": "fleet_away", "28000": "fleet_denied", "42883": "schema_older",
@@ -332,7 +353,11 @@ async def test_a_server_that_is_killed_keeps_every_acknowledged_post(faults):
             work = asyncio.get_running_loop().create_task(load())
             await asyncio.wait_for(begun.wait(), BOUND)
             await asyncio.to_thread(cluster.kill)
+            while not work.done():  # the call whose answer was lost is sent again for a while
+                await clock.advance(AGAIN_WITHIN_S)
+                await asyncio.to_thread(lambda: None)
             assert await work == "fleet_away"
+            await clock.advance(LONGEST_PAUSE_S)
             assert await code_of(a.asks()) == "fleet_away"
             assert await code_of(hosts.beat("a")) == "fleet_away"
             faults("kill -9 database")

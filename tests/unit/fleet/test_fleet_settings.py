@@ -1,11 +1,18 @@
 """The settings of a host of a fleet, and when its way to the database is safe."""
 
 import pytest
+from pydantic import ValidationError
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
-from orchestrator.fleet.settings import check_connection, passfile_unusable, settings_of, tls_missing
+from orchestrator.fleet.settings import (
+    check_connection,
+    passfile_unusable,
+    reached_unsafely,
+    settings_of,
+    tls_missing,
+)
 
 NAMED = {"fleet_dsn": "host=/tmp dbname=f", "fleet_project": "shop", "fleet_host": "box"}
 
@@ -68,6 +75,30 @@ def test_only_a_proven_server_or_this_machine_is_safe(dsn, safe):
         with pytest.raises(BadRequest) as caught:
             check_connection(dsn)
         assert (caught.value.code, caught.value.facts["key"]) == ("bad_config", "fleet_dsn")
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "sslmode", "safe"),
+    [
+        ("/run/postgresql", "", "prefer", True),
+        ("@abstract", "", "", True),
+        ("localhost", "127.0.0.1", "prefer", True),
+        ("localhost", "::1", "disable", True),
+        ("localhost", "10.0.0.1", "prefer", False),
+        ("localhost", "", "prefer", False),
+        ("db.example", "10.0.0.1", "require", False),
+        ("db.example", "10.0.0.1", "verify-ca", False),
+        ("db.example", "10.0.0.1", "verify-full", True),
+    ],
+)
+def test_the_address_that_was_reached_counts_and_not_its_name(host, address, sslmode, safe):
+    assert (reached_unsafely(host, address, sslmode) == "") is safe
+
+
+def test_a_service_is_no_address():
+    for dsn in ("service=team host=localhost", "postgresql://localhost/f?service=team"):
+        with pytest.raises(ValidationError):
+            Config(fleet_dsn=dsn)
 
 
 def test_a_password_file_is_this_users_alone(tmp_path):
