@@ -176,7 +176,7 @@ class NewFleetAgent:
 
 
 class PlacedAgent(NamedTuple):
-    """The answer for one new agent. ``why`` is "" or: host_unknown, host_away, host_draining, no_host."""
+    """The answer for one new agent. ``why`` is "" or why there is none: `orchestrator.fleet.link.PLACES`."""
 
     agent: str
     host: str

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from orchestrator.base import failpoints
-from orchestrator.base.errors import BadRequest, NotReady, OrchestratorError
+from orchestrator.base.errors import BadRequest, Environment, NotReady, OrchestratorError
 from orchestrator.base.waiting import Signal, wait_until
 from orchestrator.fleet.calls import HostCalls
 from orchestrator.fleet.database_functions import FleetDatabase, NewFleetAgent
@@ -29,6 +29,7 @@ PLACES = {
     "host_unknown": "no host of the fleet is called so",
     "host_away": "the host does not renew its lease",
     "host_draining": "the host takes no new agents: it is drained",
+    "engine_missing": "it cannot start this engine, for the engine's program or tmux is missing there",
     "no_host": "no live host has the engine and a free place",
 }
 
@@ -249,4 +250,7 @@ class HostLink:
 def _refused(why: str, host: str) -> OrchestratorError:
     if why in ("host_unknown", "host_draining"):
         return BadRequest(why, f"host {host!r}: {PLACES[why]}")
+    if why == "engine_missing":
+        step = "install it there, then: orchestrator doctor, orchestrator daemon restart; or choose another host"
+        return Environment(why, f"host {host!r}: {PLACES[why]}", step)
     return NotReady(why, PLACES[why] if host == ANY else f"host {host!r}: {PLACES[why]}")

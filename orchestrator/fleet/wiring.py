@@ -95,9 +95,14 @@ class FleetWiring:
 
 
 def _engines() -> list[str]:
-    """The engines whose program is on this daemon's PATH; `command` as each host's own table names commands."""
+    """The engines that can start here: tmux and their program are on this daemon's PATH.
+
+    `command` is always there: each host's own table names its commands.
+    """
     from shutil import which  # noqa: PLC0415
 
+    if not which("tmux"):
+        return []
     return sorted(name for name, engine in ENGINES.items() if not engine.program or which(engine.program))
 
 

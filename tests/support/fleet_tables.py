@@ -113,7 +113,7 @@ class FleetTables(FleetRules):
             host = self.most_free(caller, lambda each: new.engine in each.caps.get("engines", ()))
             why = "" if host else "no_host"
         else:
-            host, why = new.host, self._unfit(caller, project, new.host)
+            host, why = new.host, self._unfit(caller, project, new.host, new.engine)
         if why or host is None:
             return functions.PlacedAgent("", host or "", why, again=False)
         ids = itertools.chain([new.base], (f"{new.base}-{n}" for n in itertools.count(2)))
@@ -123,13 +123,15 @@ class FleetTables(FleetRules):
         self._insert(caller, agent, functions.NewPost(name, "create", new.req, new.body), 0)
         return functions.PlacedAgent(name, host, "", again=False)
 
-    def _unfit(self, caller: Caller, project: Project, name: str) -> str:
+    def _unfit(self, caller: Caller, project: Project, name: str, engine: str) -> str:
         host = project.hosts.get(name)
         if host is None:
             return "host_unknown"
         if not self.lives(caller, host):
             return "host_away"
-        return "host_draining" if host.draining else ""
+        if host.draining:
+            return "host_draining"
+        return "" if engine in host.caps.get("engines", ()) else "engine_missing"
 
     def _insert(self, caller: Caller, agent: Agent, post: functions.NewPost, position: int) -> PostRow:
         seq, at = self.next_number(agent), rfc3339(caller.now)

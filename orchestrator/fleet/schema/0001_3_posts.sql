@@ -41,6 +41,7 @@ begin
             when _target.host is null then case when _new ->> 'host' is null then 'no_host' else 'host_unknown' end
             when (_target.lease_until > _now) is not true then 'host_away'
             when _target.draining then 'host_draining'
+            when (_target.caps -> 'engines' ? (_new ->> 'engine')) is not true then 'engine_missing'
             else ''
         end;
         if why = '' then

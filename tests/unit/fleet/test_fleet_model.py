@@ -167,6 +167,7 @@ async def test_create_refuses_hosts_that_cannot_take_an_agent(fleet):
     await fleet.clock.advance(2)
     for host, why in (("z", "host_unknown"), ("b", "host_away"), ("c", "host_draining")):
         assert await fleet.create(host=host) == functions.PlacedAgent("", host, why, False)
+    assert (await fleet.create(host="a", engine="codex")) == functions.PlacedAgent("", "a", "engine_missing", False)
     assert (await fleet.create(host=None, engine="codex")) == functions.PlacedAgent("", "", "no_host", False)
     assert (await fleet.create(host=None)).host == "a"
     assert await refused(fleet.create(at="c", host="c")) == "not_home"
@@ -378,7 +379,9 @@ async def test_an_outage_breaks_the_renewals_of_all(fleet):
 async def test_move_agents_go_to_a_host_that_can_run_them(fleet):
     await fleet.create(lost="move")
     await fleet.create(lost="wait")
+    await fleet.beat("b", caps=CAPS | {"engines": ["codex"]})
     await fleet.create(lost="move", engine="codex")
+    await fleet.beat("b")
     await fleet.create(lost="move", base="gone")
     await fleet.ship(agent="gone", life="deleted")
     await fleet.beats("ac", 22)
