@@ -36,6 +36,7 @@ check: venv       ## format, lint, types, spelling, generated files
 
 test: setup       ## every test but the long forms and the real CLIs; three at once, for they also wait; ARGS=-n0 for one
 	@sh tools/setup.sh postgres
+	@sh tools/setup.sh sshd || [ -z "$$CI" ]
 	$(PY) -m pytest -n 3 --dist loadscope --no-loadscope-reorder -m "not slow and not e2e" $(ARGS)
 	$(if $(ARGS),,@$(MAKE) --no-print-directory test-portable)
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Prepares this directory: .venv with the packages of requirements.lock, and tmux. Idempotent, quick the second
 # time, never asks anything. `setup.sh venv [DIRECTORY]` makes the environment alone, there; `setup.sh browser` adds
-# Chromium. `setup.sh postgres` installs the database server of the fleet's tests, `setup.sh tmux-build` what tmux is
-# built with, and nothing else. PYTHON=... chooses the interpreter. On CI strace is installed too, for the tests that
+# Chromium. `setup.sh postgres` installs the database server of the fleet's tests, `setup.sh sshd` puts an sshd for them
+# into .venv, `setup.sh tmux-build` installs what tmux is built with, and nothing else. PYTHON=... chooses the interpreter. On CI strace is installed too, for the tests that
 # make system calls fail; they are skipped where there is none.
 set -eu
 cd "$(dirname "$0")/.."
@@ -120,6 +120,31 @@ install_postgres() {
     return "$installed"
 }
 
+has_sshd() {
+    PATH="$PATH:/usr/sbin:/usr/local/sbin:$(pwd)/$venv/sshd/usr/sbin" command -v sshd >/dev/null 2>&1
+}
+
+# Only unpacked, for installed it would be a service of this machine. Needs no root.
+unpack_sshd() {
+    command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
+    place=$(mktemp -d)
+    unpacked=1
+    for _ in 1 2; do
+        if (cd "$place" && apt-get -qq download openssh-server </dev/null >&2) &&
+            dpkg-deb -x "$place"/openssh-server_*.deb "$venv/sshd"; then
+            unpacked=0
+            break
+        fi
+        may_install && $as_root apt-get -qq update </dev/null >&2 || break
+    done
+    rm -rf "$place"
+    return "$unpacked"
+}
+
+if [ "${1:-}" = sshd ]; then
+    has_sshd || { unpack_sshd && has_sshd; } || fail "needs sshd; install it (Debian: apt-get install openssh-server)"
+    exit 0
+fi
 if [ "${1:-}" = postgres ]; then
     has_postgres || { install_postgres && has_postgres; } ||
         fail "needs the server of PostgreSQL 15 or newer; install it (Debian: apt-get install postgresql; macOS: brew install postgresql@17)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from orchestrator.fleet import administration
 from orchestrator.fleet.private_cluster import PrivateCluster, running
+from tests.support import sshd
 from tests.support.stage import until
 
 SSH = """#!/bin/sh
@@ -196,3 +198,37 @@ def test_a_machine_that_cannot_be_a_host_is_left_as_it_was(laptop, box, owner):
     with psycopg.connect(owner) as connection:
         assert [row.host for row in administration.hosts(connection, "shop")] == ["laptop"]
     assert "[fleet]" not in (box.root / ".agents" / "config.toml").read_text()
+
+
+@pytest.mark.tmux
+def test_a_machine_is_added_and_attached_to_over_a_real_sshd(laptop, box):
+    with sshd.running({"LANG": "C.UTF-8", **box.env}) as words:
+        laptop.env["ORCHESTRATOR_SSH"] = shlex.join(words)
+        add = ("host", "add", "127.0.0.1", "--name", "box", "--path", str(box.root))
+        wrong = shlex.join([*words, "-oUser=nobody-at-all"])
+        assert refused(laptop, *add, env=laptop.env | {"ORCHESTRATOR_SSH": wrong}) == (5, "ssh_failed")
+        assert "[fleet]" not in (box.root / ".agents" / "config.toml").read_text()
+        code, added = asked(laptop, *add)
+        assert (code, added["host"], added["path"]) == (0, "box", str(box.root)), added
+        assert added["round_trip_ms"] > 0
+        code, doctor = asked(laptop, "host", "doctor", "box")
+        assert code == 0, doctor
+        code, made = asked(laptop, "agent", "create", "builder", "--engine", "shell", "--host", "box")
+        assert (code, made["host"], made["ready"]) == (0, "box", True), made
+        command = asked(laptop, "host", "attach", "box", "builder")[1]["command"]
+        assert command[: len(words) + 2] == [*words, "-t", "127.0.0.1"]
+        screen, terminal = os.openpty()
+        with subprocess.Popen(
+            command, stdin=terminal, stdout=terminal, stderr=terminal, env=laptop.env, start_new_session=True
+        ) as attached:
+            os.close(terminal)
+            try:
+                until(lambda: box.server.run("list-clients"))
+            finally:
+                attached.kill()
+                attached.wait()
+                os.close(screen)
+        until(lambda: not box.server.run("list-clients"))
+        assert asked(laptop, "agent", "delete", "builder")[0] == 0
+        until(lambda: asked(laptop, "agent", "list")[1]["agents"] == [])
+        until(lambda: asked(laptop, "host", "remove", "box")[0] == 0)
