@@ -1,12 +1,19 @@
 """What a user may get wrong about a fleet, with real daemons: one coded error each, and nothing half made."""
 
+import contextlib
+import os
 import shutil
 import subprocess
 
+import psycopg
 import pytest
 
+from orchestrator.fleet.migrations import migrate
+from orchestrator.fleet.private_cluster import running
 from tests.fakes.relays import until
+from tests.support import mounts
 from tests.support.fleet_stage import FleetHost, FleetStage
+from tests.support.postgres import FleetServer
 
 
 @pytest.fixture
@@ -152,4 +159,60 @@ def test_a_database_of_another_version_is_refused_and_agents_go_on(fleet, change
         (fleet.base / "hold").touch()
     finally:
         fleet.sql("update orchestrator_fleet.meta set schema = %s, min_program = %s", *before)
+    fleet.over()
+
+
+def test_a_full_database_refuses_in_a_sentence_and_takes_all_when_there_is_room(tmp_path):
+    if reason := mounts.why_no_mounts():
+        pytest.skip(reason)
+    mounts.apart(lambda: full(tmp_path))
+
+
+def full(base):
+    """In a mount namespace of its own: the database lies on a file system of a few megabytes."""
+    with running(durable=False) as cluster:
+        small, owner_of = cluster.directory / "small", cluster.directory.stat()
+        mounts.tmpfs(small, "size=24m", f"uid={owner_of.st_uid}", f"gid={owner_of.st_gid}")
+        with psycopg.connect(cluster.dsn(), autocommit=True) as server:
+            server.execute(f"create tablespace small location '{small}'")
+            server.execute("create database small template template0 tablespace small")
+        with psycopg.connect(cluster.dsn("small"), autocommit=True) as owner:
+            migrate(owner)
+            fleet = FleetStage(base / "f", FleetServer(cluster, "small", owner), "ab")
+            try:
+                no_room(fleet.begin(), owner)
+            finally:
+                print(fleet.log())
+                fleet.close()
+        cluster.kill()
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def no_room(fleet, owner):
+    for lost in ("move", "wait"):
+        fleet.enqueue(fleet.create("b", lost, lost=lost), hold=str(fleet.base / "hold"))
+    until(lambda: fleet.ledger.exists() and fleet.ledger.read_text().count("\n") == 2)
+    with contextlib.suppress(psycopg.errors.DiskFull):
+        owner.execute("create table filling (x text)")
+        while True:  # what does not fit as one row fits as a shorter one
+            owner.execute("insert into filling select repeat('x', 7000) from generate_series(1, 200)")
+    with contextlib.suppress(psycopg.errors.DiskFull):
+        while True:
+            owner.execute("insert into filling values (repeat('x', 7000))")
+    payload = {"ledger": str(fleet.ledger), "filling": os.urandom(100_000).hex()}
+    task = {"task_id": "large", "payload": payload}
+    told, error = fleet.master.told(fleet.master.ask("task_enqueue", agent_id="wait", task=task))
+    assert error
+    assert told["error"]["code"] == "fleet_full"
+    assert told["error"]["next_step"]
+    (fleet.base / "hold").touch()
+    owner.execute("drop table filling")
+
+    def accepted():
+        answer, error = fleet.master.told(fleet.master.ask("task_enqueue", agent_id="wait", task=task))
+        assert not error or answer["error"]["code"] in ("fleet_full", "fleet_away"), answer
+        return not error
+
+    until(accepted)
+    fleet.accepted["large"] = "wait"
     fleet.over()
