@@ -67,8 +67,8 @@ class HostLink:
 
     def serves(self, agent_id: str) -> bool:
         entry = self._roster.agents.get(agent_id)
-        if entry is not None:
-            return bool(entry.state.fleet)
+        if entry is not None:  # one without a record is being made, perhaps for the fleet
+            return bool(entry.state.fleet) or entry.state.life == "new"
         return agent_id not in self._roster.corrupt
 
     async def reading(self, agent_id: str) -> AgentEntry:

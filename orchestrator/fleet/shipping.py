@@ -113,7 +113,11 @@ class Shipping:
             entry, mirror = own_entry(self._roster, name), self._mirrors.get(name)
             if entry is None or mirror is None or name in self.held:
                 continue
-            answer = await self._compared(entry, name, mirror)
+            entry.filling_up = True
+            try:
+                answer = await self._compared(entry, name, mirror)
+            finally:
+                entry.filling_up = False
             self._unchecked.pop(name, None)
             if answer is None:
                 self.seen(entry)
@@ -227,6 +231,7 @@ class Shipping:
     async def _ship(self) -> None:
         parts = self._parts()
         if not parts:
+            await elapse(SHIP_WITHIN_S, self._roster.clock)
             return
         failpoints.passed("fleet:ship:before")
         answers = await self._database.ship(parts)

@@ -67,6 +67,7 @@ class AgentEntry:
             None  # at its worktree: when, the look
         )
         self.writing = False  # records are being written: what follows from them is not decided in between
+        self.filling_up = False  # from its mirror: what follows from the records may be among those to come
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
         self.published_seq = 0  # the last outbox record that the broadcast tells and that is visible
         self.logs: dict[str, Journal] = {}

@@ -196,7 +196,12 @@ class Roster:
         """Load the agent from its files, as at a start; None, and why in ``corrupt``, when they cannot be trusted."""
         self.corrupt.pop(agent_id, None)
         self._load_agent(agent_id, clean=False)
-        return self.agents.get(agent_id)
+        entry = self.agents.get(agent_id)
+        run = self.runs.get(entry.run_id) if entry is not None else None
+        if entry is not None and run is not None:
+            entry.unpublished.extend(unpublished(entry, run))
+            self._seen(entry)
+        return entry
 
     # -- the agents ---------------------------------------------------------------------------------------------
 
@@ -466,7 +471,8 @@ class Roster:
     def _durable_inbox(self, entry: AgentEntry) -> None:
         """Records of the inbox became visible: what had to wait for that is settled."""
         agent = entry.state
-        if not entry.writing and (agent.cancels or agent.refusals or agent.life == "stopped") and agent.unfinished:
+        held = entry.writing or entry.filling_up
+        if not held and (agent.cancels or agent.refusals or agent.life == "stopped") and agent.unfinished:
             try:
                 self.write(entry, [])
             except OrchestratorError as error:

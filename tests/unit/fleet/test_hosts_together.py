@@ -14,6 +14,7 @@ from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.fleet_link import FleetCreation
 from tests.support.fleet_hosts import FleetHost
 from tests.support.fleet_model import FleetModel, ModelSession
@@ -396,3 +397,31 @@ async def test_news_of_a_post_do_not_make_a_moved_agent_anew(tmp_path):
         await until(lambda: (agent_id, 2) in home.supervisor.launched, 30)
         assert takes
         assert list(home.roster.agents) == [agent_id]
+
+
+@on_a_loop
+async def test_a_call_for_an_agent_that_is_being_made_is_posted(tmp_path):
+    async with fleet(tmp_path, "a") as (_, hosts):
+        home = hosts["a"]
+        home.roster.agents["worker"] = AgentEntry("worker")
+        assert home.link.serves("worker")
+        del home.roster.agents["worker"]
+
+
+@on_a_loop
+async def test_a_new_home_counts_once_its_broadcast_is_written(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        old, new = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(old, new)
+        await until(lambda: old.entry(agent_id).state.life == "starting")
+        before = new.roster.runs["run-1"]
+        async with new.supervisor.team_panes.placing:  # it cannot begin its broadcast meanwhile
+            taking = asyncio.create_task(new.member.homes.take("run-1"))
+            await until(lambda: new.member.homes._rows.get("run-1") and new.member.homes._rows["run-1"].home == "b")
+            with pytest.raises(Conflict) as refused:
+                await delivery.broadcast_read(new.roster, before, since_seq=0, max_events=9, wait_s=0)
+            assert refused.value.code == "not_home"
+        await taking
+        with pytest.raises(Conflict) as refused:
+            await delivery.broadcast_read(new.roster, before, since_seq=1, max_events=9, wait_s=0, gen=1)
+        assert refused.value.code == "cursor_old"
