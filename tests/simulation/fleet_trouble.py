@@ -32,11 +32,26 @@ class Trouble:
             "outage": self._outage, "failover": self._failover, "clock": self._clock, "cli": self._cli,
             "disk": self._disk, "run": self._take_run, "lost": self._lost, "older disk": self._older_disk,
             "forget": self._forget, "copy": self._copy, "drain": self._drain,
+            "ambush": self._ambush,
         }  # fmt: skip
-        usual = ["kill", "doom", "doom", "down", "down", "stop", "stop", "cut", "cut", "cut", "outage", "failover"]
+        usual = [
+            "kill",
+            "doom",
+            "doom",
+            "down",
+            "stop",
+            "stop",
+            "cut",
+            "cut",
+            "outage",
+            "failover",
+            "ambush",
+            "ambush",
+        ]
         rare = ["clock", "cli", "disk", "run", "lost", "older disk", "forget", "copy", "drain"]
         kinds = [self.chance.choice(usual) for _ in range(AT_ONCE - 1)] + [self.chance.choice([*usual, *rare])]
         self.kinds = {kind: every[kind] for kind in kinds}
+        self._ambushed: dict[str, None] = {}  # hosts that are lost with their next delivery
         self.rate = self.chance.choice((0.05, 0.1, 0.2))
 
     async def live(self) -> None:
@@ -84,6 +99,22 @@ class Trouble:
 
     async def _down(self, host: SimHost) -> None:
         host.crash(cut=self.chance.random() < 0.7, where="for long", down_s=self.chance.choice((5.0, 30.0, 60.0)))
+
+    async def _ambush(self, host: SimHost) -> None:
+        self._ambushed[host.name] = None
+
+    def delivered(self, name: str) -> None:
+        """A host is handing out a task that may move: before it can ship that, it may be lost for long."""
+        if name not in self._ambushed or not self.world.busy:
+            return
+        del self._ambushed[name]
+        host, world, delay_s = self.world.hosts[name], self.world, self.chance.random() * 0.15
+        if self.chance.random() < 0.5:
+            world.loop.call_later(delay_s, lambda: host.crash(cut=True, where="after a delivery", down_s=60.0))
+        else:
+            host.note("is cut off after a delivery")
+            world.loop.call_later(delay_s, world.model.cut, PROJECT, name)
+            world.loop.call_later(60.0, world.model.heal, PROJECT, name)
 
     async def _stop(self, host: SimHost) -> None:
         daemon = host.daemon

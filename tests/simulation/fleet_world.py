@@ -164,6 +164,8 @@ class FleetWorld:
         assert home is not None
         run = home.roster.runs[RUN]
         for name, agent in self.agents.items():
+            if agent.life == "deleted" and self.hosts[agent.host].retired:
+                continue
             owner = self.hosts[agent.host].serving
             entry = own_entry(owner.roster, name) if owner is not None else None
             if entry is None:
@@ -190,13 +192,15 @@ class FleetWorld:
             await asyncio.sleep(0.5)
 
     async def _restart_failed(self) -> None:
-        """As a master does with an agent that has used up its restarts."""
+        """As a master does with an agent that has used up its restarts, or is held because it ends no task."""
         for name, agent in list(self.agents.items()):
             owner = self.hosts[agent.host].serving
             entry = own_entry(owner.roster, name) if owner is not None else None
-            if entry is None or entry.state.life != "failed" or entry.state.restart_due or not entry.state.unfinished:
+            state = entry.state if entry is not None else None
+            ended = state is not None and (state.life == "failed" or state.blocked is not None)
+            if state is None or not ended or state.restart_due or not state.unfinished:
                 continue
-            req = f"again:{name}:{entry.state.epoch}"
+            req = f"again:{name}:{state.epoch}"
             with contextlib.suppress(OrchestratorError, Gone):
                 await self.home.ask(
                     lambda roster, age, name=name, req=req: roster.fleet.restart(name, fresh=False, req=req)
