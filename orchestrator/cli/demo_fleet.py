@@ -140,8 +140,9 @@ async def _create(master: Client, report: FleetReport, say: Callable[[str], None
 
 async def _enqueue(master: Client, work: list[DemoJob], say: Callable[[str], None]) -> None:
     for job in work:
-        task = {"task_id": job.task_id, "payload": {"command": job.command, "timeout_s": LIMIT_S}}
-        await call(master, "task_enqueue", agent_id=job.agent, task=task)
+        # The texts have letters that the encoding of the user's locale may lack.
+        payload = {"command": job.command, "timeout_s": LIMIT_S, "env": {"PYTHONUTF8": "1"}}
+        await call(master, "task_enqueue", agent_id=job.agent, task={"task_id": job.task_id, "payload": payload})
     say(f"{len(work)} jobs are accepted: they are committed in the database")
 
 
