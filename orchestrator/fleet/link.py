@@ -134,7 +134,16 @@ class HostLink:
         return await wait_until(look, self._came, deadline, self._roster.clock)
 
     def creating(self, run_id: str) -> bool:
-        return any(run == run_id for run, _ in self._creating.values())
+        if any(run == run_id for run, _ in self._creating.values()):
+            return True
+        # One that has moved here is neither a replica any more nor an own agent yet, also after a crash in between.
+        return any(
+            row.run_id == run_id
+            and local_id(self._roster, row.agent) not in self._roster.corrupt
+            and own_entry(self._roster, row.agent) is None
+            and replica(self._roster, row.agent) is None
+            for row in self._lease.own.values()
+        )
 
     def seen(self, entry: AgentEntry) -> None:
         """Records of an agent have come: calls that wait for its first ones look again."""

@@ -221,6 +221,8 @@ class Moves:
                 # The database was restored to before this agent was created: nobody else has it either.
                 log.error("the database does not know this agent", agent=name)
                 continue
+            if owner.host != self._host:
+                self._lease.own.pop(name, None)  # of the last renewal: its run may end here with it
             if entry is not None and (owner.host != self._host or self.fence_of(entry) < owner.fence):
                 await self._set_aside(name, entry, owner)
                 entry = None

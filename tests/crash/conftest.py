@@ -322,14 +322,14 @@ def stage(stages):
 
 
 @pytest.fixture
-def fleets(tmp_path):
+def fleets():
     """Makes fleets of real hosts on a server, and ends what they left when a test fails."""
     from tests.support.fleet_stage import FleetStage  # made of stages of this file
 
     made = []
 
     def make(server, hosts="abc", **options):
-        made.append(FleetStage(tmp_path / f"f{len(made)}", server, hosts, **options))
+        made.append(FleetStage(server, hosts, **options))
         return made[-1]
 
     yield make

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.checker import read_log
 from tests.fakes.relays import until
 from tests.support.pg_proxy import TO_CLIENT, TO_SERVER, PgProxy
 
@@ -169,6 +170,7 @@ def test_a_database_that_is_away_stops_no_agent_that_has_work(fleets, fleet_serv
     for _ in range(2):
         fleet.enqueue("wait", hold=str(fleet.base / "hold"))
     until(fleet.ledger.exists)
+    until(lambda: len(read_log(fleet["b"].agent_dir("wait"), "inbox")) == 2)
     for proxy in made.values():
         proxy.away()
     told, error = fleet.master.told(fleet.master.ask("task_enqueue", agent_id="wait", task={"payload": {}}))

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -123,15 +125,16 @@ class FleetHost(Stage):
 class FleetStage:
     """Hosts of one new project in a database; `check` compares all that they have with all that was accepted."""
 
-    def __init__(self, base, server, hosts="abc", *, dsn=None, **options):
-        self.base, self.server = base, server
+    def __init__(self, server, hosts="abc", *, dsn=None, **options):
+        # Short: sockets are in it, and pytest's own directories come near the limit of their paths.
+        self.base, self.server = Path(tempfile.mkdtemp(prefix="of-")), server
         self.project = server.project()
-        self.ledger = base / "ledger"
+        self.ledger = self.base / "ledger"
         self.hosts: dict[str, FleetHost] = {}
         for name in hosts:
             direct = server.add_host(self.project, name)
             reached = dsn(name, direct) if dsn else direct
-            self.hosts[name] = FleetHost(base / name, name, self.project, reached, **options)
+            self.hosts[name] = FleetHost(self.base / name, name, self.project, reached, **options)
         self.accepted: dict[str, str] = {}  # task -> agent
         self.tasks = 0
         self.heard: list[dict[str, Any]] = []  # the broadcast as the master read it
@@ -338,3 +341,4 @@ class FleetStage:
             host.close()
         for host in self.hosts.values():
             until(lambda host=host: not host.processes())
+        shutil.rmtree(self.base, ignore_errors=True)

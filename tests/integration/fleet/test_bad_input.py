@@ -17,9 +17,9 @@ from tests.support.postgres import FleetServer
 
 
 @pytest.fixture
-def fleet(tmp_path, fleet_server):
+def fleet(fleet_server):
     """A fleet of hosts a and b that has begun; hosts that a test adds to `others` end with it."""
-    fleet = FleetStage(tmp_path / "f", fleet_server, "ab")
+    fleet = FleetStage(fleet_server, "ab")
     fleet.others = []
     try:
         yield fleet.begin()
@@ -127,8 +127,8 @@ def repository(host, word):
         subprocess.run(["git", *command], cwd=host.root, env=host.env, check=True)
 
 
-def test_another_project_of_the_same_name_is_refused(tmp_path, fleet_server):
-    fleet = FleetStage(tmp_path / "f", fleet_server, "ab")
+def test_another_project_of_the_same_name_is_refused(fleet_server):
+    fleet = FleetStage(fleet_server, "ab")
     try:
         repository(fleet["a"], "shop")
         repository(fleet["b"], "another shop")
@@ -162,13 +162,13 @@ def test_a_database_of_another_version_is_refused_and_agents_go_on(fleet, change
     fleet.over()
 
 
-def test_a_full_database_refuses_in_a_sentence_and_takes_all_when_there_is_room(tmp_path):
+def test_a_full_database_refuses_in_a_sentence_and_takes_all_when_there_is_room():
     if reason := mounts.why_no_mounts():
         pytest.skip(reason)
-    mounts.apart(lambda: full(tmp_path))
+    mounts.apart(full)
 
 
-def full(base):
+def full():
     """In a mount namespace of its own: the database lies on a file system of a few megabytes."""
     with running(durable=False) as cluster:
         small, owner_of = cluster.directory / "small", cluster.directory.stat()
@@ -178,7 +178,7 @@ def full(base):
             server.execute("create database small template template0 tablespace small")
         with psycopg.connect(cluster.dsn("small"), autocommit=True) as owner:
             migrate(owner)
-            fleet = FleetStage(base / "f", FleetServer(cluster, "small", owner), "ab")
+            fleet = FleetStage(FleetServer(cluster, "small", owner), "ab")
             try:
                 no_room(fleet.begin(), owner)
             finally:
