@@ -5,6 +5,7 @@ Some are of the database's functions, in the model; the others of the hosts.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from contextlib import AbstractContextManager, ExitStack
@@ -14,6 +15,7 @@ from unittest import mock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.core import fleet_rules
 from orchestrator.fleet import shipping
+from orchestrator.fleet.fleet_agent_ids import fleet_id
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.link import HostLink
 from orchestrator.fleet.moves import Moves
@@ -164,18 +166,17 @@ def delivered_after_a_look_that_began_before() -> AbstractContextManager[Any]:
     real = HostLink.may_deliver
 
     async def may_deliver(self: HostLink, entry: Any) -> bool:
-        asked, before = Lease.may_act, []
-
-        def once(lease: Lease, name: str, *, moves: bool) -> bool:
-            before.append(asked(lease, name, moves=moves))
-            return before[0]
-
-        lease = self._lease
-        lease.may_act = once.__get__(lease)  # type: ignore[method-assign]
-        try:
+        moves = entry.state.fleet.get("on_host_lost") == "move"
+        if not moves or not self._lease.may_act(fleet_id(entry.agent_id), moves=moves):
             return await real(self, entry)
-        finally:
-            del lease.may_act
+        deadline = self._roster.clock.monotonic() + 5.0
+        if not await self._shipping.shipped(entry, entry.published_seq, deadline):
+            return False
+        name = fleet_id(entry.agent_id)
+        with contextlib.suppress(OrchestratorError):
+            owner, own = (await self._database.ownership([name])).get(name), self._lease.own.get(name)
+            return owner is not None and own is not None and (owner.host, owner.fence) == (self.host, own.fence)
+        return False
 
     return mock.patch.object(HostLink, "may_deliver", may_deliver)
 

@@ -43,7 +43,8 @@ class SimSession(ModelSession):
     def __init__(self, model: FleetModel, host: str, process: Process) -> None:
         self._heard: Callable[[News], None] = lambda _news: None
         self._process = process
-        self._requests: dict[asyncio.Task[Any], None] = {}
+        self.requests: dict[asyncio.Task[Any], str] = {}  # under way, with their functions
+        self.on_request: Callable[[str], None] = lambda _function: None
         super().__init__(model, PROJECT, host)
 
     @property
@@ -65,14 +66,15 @@ class SimSession(ModelSession):
         self._process.step(f"failpoint database:{function}:before")
         answer: asyncio.Future[asyncio.Task[Any]] = loop.create_future()
         request = loop.create_task(super()._call(function, *arguments), context=contextvars.Context())
-        self._requests[request] = None
+        self.requests[request] = function
+        loop.call_soon(self.on_request, function, context=contextvars.Context())  # once the request has begun
 
         def told(done: asyncio.Task[Any]) -> None:
             if not answer.done():
                 answer.set_result(done)
 
         def gone(done: asyncio.Task[Any]) -> None:
-            self._requests.pop(done, None)
+            self.requests.pop(done, None)
             if not done.cancelled():
                 done.exception()  # nobody may listen any more
 
@@ -89,7 +91,7 @@ class SimSession(ModelSession):
     def perish(self) -> None:
         """The process has died: nothing reaches it, and what it has sent may arrive or not."""
         self.close()
-        for request in list(self._requests):
+        for request in list(self.requests):
             request.cancel()
 
 
@@ -145,6 +147,7 @@ class FleetDaemon:
         syncer = SimSyncer(self._sync_failed, world.loop, host.disk, host.clock)
         self.roster = Roster(host.root, Paths(host.root), host.clock, syncer, lambda: world.config)
         self.session = SimSession(world.model, host.name, self.process)
+        self.session.on_request = lambda function: world.trouble.requested(host, self, function)
         view = PublishedView(self.roster, lambda: {"agents": [], "inbox": []})
         supervisor: Any = SimSupervisor(host, self.roster)
         self.member = FleetMember(self.session, supervisor, lambda: host.settings, self._facts, verbs={}, view=view)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import shutil
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.base.errors import OrchestratorError
 from tests.simulation.fleet_actors import RUN
-from tests.simulation.fleet_host import PROJECT, SimHost
+from tests.simulation.fleet_host import PROJECT, FleetDaemon, SimHost
 
 if TYPE_CHECKING:
     from tests.simulation.fleet_world import FleetWorld
@@ -32,7 +33,7 @@ class Trouble:
             "outage": self._outage, "failover": self._failover, "clock": self._clock, "cli": self._cli,
             "disk": self._disk, "run": self._take_run, "lost": self._lost, "older disk": self._older_disk,
             "forget": self._forget, "copy": self._copy, "drain": self._drain,
-            "ambush": self._ambush,
+            "ambush": self._ambush, "look": self._look,
         }  # fmt: skip
         usual = [
             "kill",
@@ -52,6 +53,7 @@ class Trouble:
         kinds = [self.chance.choice(usual) for _ in range(AT_ONCE - 1)] + [self.chance.choice([*usual, *rare])]
         self.kinds = {kind: every[kind] for kind in kinds}
         self._ambushed: dict[str, None] = {}  # hosts that are lost with their next delivery
+        self.looking: dict[str, bool] = {}  # hosts to stop at their next look at a fence: whether in a renewal as well
         self.rate = self.chance.choice((0.05, 0.1, 0.2))
 
     async def live(self) -> None:
@@ -128,6 +130,25 @@ class Trouble:
             if daemon.process.alive:
                 host.note("its daemon goes on")
                 daemon.process.go_on()
+
+    async def _look(self, host: SimHost) -> None:
+        self.looking[host.name] = self.chance.random() < 0.7
+
+    def requested(self, host: SimHost, daemon: FleetDaemon, function: str) -> None:
+        """A host has sent a request: it may be stopped until long after the answer."""
+        renewing = "beat" in daemon.session.requests.values()
+        if function != "ownership" or not self.world.busy or self.looking.get(host.name) not in (False, renewing):
+            return
+        del self.looking[host.name]
+        host.note("its daemon is stopped while it looks whose an agent is")
+        daemon.process.stop()
+        self.world.loop.call_later(30.0 + 20.0 * self.chance.random(), self._go_on, host, daemon,
+                                   context=contextvars.Context())  # fmt: skip
+
+    def _go_on(self, host: SimHost, daemon: FleetDaemon) -> None:
+        if daemon.process.alive and daemon.process.stopped:
+            host.note("its daemon goes on")
+            daemon.process.go_on()
 
     async def _cli(self, host: SimHost) -> None:
         if host.clis:
