@@ -75,7 +75,7 @@ bench-engines: setup  ## what each real CLI costs as an agent, against scripted 
 pictures: setup   ## docs/pictures/ of a team at work, and docs/screens/; needs what e2e needs
 	$(PY) -m tools.pictures $(ARGS)
 
-sim: setup        ## local teams in virtual time, SEEDS of them from FROM on; a failing one prints how to repeat it
+sim: setup        ## local teams and fleets in virtual time, SEEDS of each from FROM on; a failing one prints how to repeat it
 	$(PY) -m tests.simulation --seeds $(SEEDS) --from $(FROM) $(ARGS)
 
 soak: setup       ## the long forms of the tests

@@ -301,3 +301,9 @@ FLEET_BUGS: dict[str, Bug] = {
         made_anew_from_its_post, fence_is_not_raised, late_records_are_dropped,
     )
 }  # fmt: skip
+
+FOUND_BY: dict[str, int] = {
+    "lease_counted_from_the_answer": 10, "fence_by_timer": 7, "delivered_after_a_look_that_began_before": 7,
+    "another_line_is_accepted": 9, "no_fence": 3,
+}  # fmt: skip
+"""A seed that finds the bug, tried first."""

@@ -35,25 +35,14 @@ class Trouble:
             "forget": self._forget, "copy": self._copy, "drain": self._drain,
             "ambush": self._ambush, "look": self._look,
         }  # fmt: skip
-        usual = [
-            "kill",
-            "doom",
-            "doom",
-            "down",
-            "stop",
-            "stop",
-            "cut",
-            "cut",
-            "outage",
-            "failover",
-            "ambush",
-            "ambush",
-        ]
+        usual = "kill doom doom down stop cut cut outage failover ambush ambush look look look".split()
         rare = ["clock", "cli", "disk", "run", "lost", "older disk", "forget", "copy", "drain"]
         kinds = [self.chance.choice(usual) for _ in range(AT_ONCE - 1)] + [self.chance.choice([*usual, *rare])]
         self.kinds = {kind: every[kind] for kind in kinds}
         self._ambushed: dict[str, None] = {}  # hosts that are lost with their next delivery
-        self.looking: dict[str, bool] = {}  # hosts to stop at their next look at a fence: whether in a renewal as well
+        self.looking: dict[
+            str, bool
+        ] = {}  # hosts to stop at their next look at a fence: whether in a renewal as well
         self.rate = self.chance.choice((0.05, 0.1, 0.2))
 
     async def live(self) -> None:

@@ -53,7 +53,9 @@ class SimFaults:
             return SAFE
         if function == "beat" and self._world.trouble.looking.get(host):
             return Fate("told", 0.01, 1.5, survives=True)
-        if function == "ownership" and self._world.trouble.looking.get(host):  # its answer is read after the renewal's
+        if function == "ownership" and self._world.trouble.looking.get(
+            host
+        ):  # its answer is read after the renewal's
             return Fate("told", 0.01, 2.0, survives=True)
         wrong = chance.random() < self._wrong
         outcome: Any = chance.choice(("not_done", "untold", "untold", "late")) if wrong else "told"

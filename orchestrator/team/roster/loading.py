@@ -165,6 +165,8 @@ class TeamLoading:
                 raise cut_short(journal.path, journal.last_seq, known.positions[name].seq)
 
     def _check_ref(self, entry: AgentEntry, runs: dict[str, TeamRun]) -> None:
+        if entry.state.fleet:
+            return  # it may have come back without what it could not ship; its mirror says what this disk has lost
         run = runs.get(entry.run_id)
         ref, outbox = run.refs.get(entry.agent_id, 0) if run else 0, entry.outbox
         if ref > outbox.last_seq:
