@@ -35,7 +35,22 @@ class Trouble:
             "forget": self._forget, "copy": self._copy, "drain": self._drain,
             "ambush": self._ambush, "look": self._look,
         }  # fmt: skip
-        usual = "kill doom doom down stop cut cut outage failover ambush ambush look look look".split()
+        usual = [
+            "kill",
+            "doom",
+            "doom",
+            "down",
+            "stop",
+            "cut",
+            "cut",
+            "outage",
+            "failover",
+            "ambush",
+            "ambush",
+            "look",
+            "look",
+            "look",
+        ]
         rare = ["clock", "cli", "disk", "run", "lost", "older disk", "forget", "copy", "drain"]
         kinds = [self.chance.choice(usual) for _ in range(AT_ONCE - 1)] + [self.chance.choice([*usual, *rare])]
         self.kinds = {kind: every[kind] for kind in kinds}
