@@ -87,6 +87,7 @@ def test_hosts_whose_daemons_die_at_any_step_of_a_takeover_move_the_agent_once(f
     until(lambda: not fleet["b"].agent_dir(agent).exists())
     fleet.enqueue(agent)
     fleet.over()
+    fleet.verified()
 
 
 def spend_at_start(host, steps):

@@ -110,6 +110,7 @@ def test_a_server_that_fails_over_to_an_older_copy_gets_what_the_owners_have(fle
     for agent in fleet.agents():
         fleet.enqueue(agent)
     fleet.over()
+    fleet.verified()
     numbers = [
         seq for (seq,) in fleet.sql("select seq from orchestrator_fleet.post where project = %s", fleet.project)
     ]

@@ -161,6 +161,12 @@ class FleetStage:
         self.check()
         assert self.read(self.master) == dict.fromkeys(self.accepted, 1)
 
+    def verified(self):
+        """`orchestrator verify --fleet` on every host; the stage is over."""
+        for host in self.hosts.values():
+            done = host.cli("verify", "--fleet", "--json")
+            assert done.returncode == 0, (host.host, done.stdout, done.stderr)
+
     def lose(self, host):
         """A host is gone, and its lease has ended."""
         self[host].kill()

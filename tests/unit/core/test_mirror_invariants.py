@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.core.mirror_invariants import (
     MIRROR_KINDS,
+    SKIPPED,
     ComparedAgent,
     ComparedLog,
     HeldLine,
@@ -144,3 +145,12 @@ def test_a_deleted_agent_that_the_database_has_forgotten_is_no_fault():
     one = sound(fence=None)
     one.outbox = compared([*OUTBOX, {"type": "deleted"}], [1, 1, 2, 2, 2, 2, 2])
     assert kinds(one) == set()
+
+
+@pytest.mark.parametrize(
+    ("later", "found"), [(SKIPPED + 3, set()), (SKIPPED, {"post_differs"}), (3, {"post_differs"})]
+)
+def test_a_post_that_a_failover_lost_is_no_fault_once_numbers_were_skipped(later, found):
+    one = sound()
+    one.posts = {seq: post for seq, post in one.posts.items() if seq < 2} | {later: PostHead("stop", None)}
+    assert kinds(one) == found
