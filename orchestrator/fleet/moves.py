@@ -235,7 +235,11 @@ class Moves:
                 await self._lease.renew(fresh=False)
                 row = self._lease.own.get(name)
             if row is not None and entry is None and row.out_seq > 0:
-                await self._take_over(row)
+                self._replicas.held[name] = None
+                try:
+                    await self._take_over(row)
+                finally:
+                    del self._replicas.held[name]
             elif row is not None and entry is not None and not self._rests(entry, row):
                 await self._continue(entry, row)  # a crash came between the takeover and the first launch here
             self._release(name)
@@ -256,7 +260,8 @@ class Moves:
         await self._keep_late(name, entry, fence)
         run = self._roster.runs.get(entry.run_id)
         self._roster.forget_collected(entry.agent_id)
-        await asyncio.to_thread(mirrored_logs.fence_off, self._roster.paths, entry.agent_id, fence)
+        # On the event loop: meanwhile the replica of a home would find the name taken, and get another one.
+        mirrored_logs.fence_off(self._roster.paths, entry.agent_id, fence)
         failpoints.passed("fleet:set-aside")
         if run is not None:
             await self._supervisor.team_panes.end_if_empty(run)

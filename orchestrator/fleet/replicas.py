@@ -40,6 +40,7 @@ class Replicas:
         self._heads: dict[str, HomeAgent] = {}
         self._due: dict[str, None] = {}
         self._stirred = Signal()
+        self.held: dict[str, None] = {}  # agents that this host is taking over: no replica is made of them
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -130,7 +131,7 @@ class Replicas:
             await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
             due, self._due = self._due, {}
             try:
-                await self._follow([name for name in due if name in self._heads])
+                await self._follow([name for name in due if name in self._heads and name not in self.held])
             except OrchestratorError as error:
                 if error.code == "fleet_away":
                     continue  # the next renewal shows what is left

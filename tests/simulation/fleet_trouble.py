@@ -36,21 +36,9 @@ class Trouble:
             "ambush": self._ambush, "look": self._look,
         }  # fmt: skip
         usual = [
-            "kill",
-            "doom",
-            "doom",
-            "down",
-            "stop",
-            "cut",
-            "cut",
-            "outage",
-            "failover",
-            "ambush",
-            "ambush",
+            "kill", "doom", "doom", "down", "stop", "cut", "cut", "outage", "failover", "ambush", "ambush", "look", "look",
             "look",
-            "look",
-            "look",
-        ]
+        ]  # fmt: skip
         rare = ["clock", "cli", "disk", "run", "lost", "older disk", "forget", "copy", "drain"]
         kinds = [self.chance.choice(usual) for _ in range(AT_ONCE - 1)] + [self.chance.choice([*usual, *rare])]
         self.kinds = {kind: every[kind] for kind in kinds}
