@@ -205,19 +205,6 @@ def visible_before_sync() -> AbstractContextManager[Any]:
     return mock.patch.object(Journal, "_shown", property(lambda self: self._written))
 
 
-def handed_out_before_ready_was_shipped() -> AbstractContextManager[Any]:
-    real = HostLink.may_deliver
-
-    async def may_deliver(self: HostLink, entry: Any) -> bool:
-        before, entry.published_seq = entry.published_seq, 0
-        try:
-            return await real(self, entry)
-        finally:
-            entry.published_seq = max(before, entry.published_seq)
-
-    return mock.patch.object(HostLink, "may_deliver", may_deliver)
-
-
 def posts_are_not_taken_before_a_move_is_recorded() -> AbstractContextManager[Any]:
     """What the lost owner may have handed out, and could not ship, is not in the new owner's queue."""
     real = Moves._take_over
@@ -276,13 +263,6 @@ def fence_is_not_raised() -> AbstractContextManager[Any]:
     return mock.patch.object(FleetTables, "move", move)
 
 
-def late_records_are_dropped() -> AbstractContextManager[Any]:
-    async def keep_late(self: Moves, name: str, entry: Any, fence: int) -> None:
-        pass
-
-    return mock.patch.object(Moves, "_keep_late", keep_late)
-
-
 def _both(*patches: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
     stack = ExitStack()
     for patch in patches:
@@ -296,9 +276,9 @@ FLEET_BUGS: dict[str, Bug] = {
         no_fence, number_by_sequence, move_before_the_lease_ends, takeover_right_after_an_outage, gap_shipped,
         restore_that_reuses_numbers, another_line_is_accepted, news_are_trusted, fence_by_timer,
         lease_counted_from_the_answer, old_owner_goes_on_after_a_stop, delivered_after_a_look_that_began_before,
-        look_then_insert, no_assumed_delivery, visible_before_sync, handed_out_before_ready_was_shipped,
+        look_then_insert, no_assumed_delivery, visible_before_sync,
         posts_are_not_taken_before_a_move_is_recorded, shipped_before_it_is_durable, final_before_it_is_in_the_mirror,
-        made_anew_from_its_post, fence_is_not_raised, late_records_are_dropped,
+        made_anew_from_its_post, fence_is_not_raised,
     )
 }  # fmt: skip
 
