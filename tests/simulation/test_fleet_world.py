@@ -37,6 +37,7 @@ def test_no_run_of_many_breaks_a_promise(first):
     play_all(first, LONG_PIECE)
 
 
+@pytest.mark.slow  # some bugs take a hundred seeds, each of half a second
 @pytest.mark.parametrize("name", sorted(FLEET_BUGS))
 def test_a_planted_bug_is_found_within_200_seeds(name):
     first = FOUND_BY.get(name, 0)  # else most of the time would pass before it
