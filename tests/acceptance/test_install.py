@@ -15,7 +15,7 @@ from orchestrator.cli.demo_project import DemoProject, living
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = {
-    "broadcast", "collected", "config", "inbox", "identity", "launch", "meta", "outbox", "process", "run", "squad", "team",
+    "broadcast", "collected", "config", "inbox", "identity", "launch", "mirror", "meta", "outbox", "process", "run", "squad", "team",
 }  # fmt: skip
 ROLES = {
     "architect", "backend-developer", "devops-engineer", "frontend-developer", "qa-engineer", "researcher",
