@@ -12,7 +12,6 @@ import contextlib
 import random
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -358,9 +357,7 @@ def surroundings(seed: int) -> Iterator[list[str]]:
             entropy.replaced(random.Random(f"entropy {seed}").randbytes),
             mock.patch.object(failpoints, "passed", _step),
             mock.patch.object(checkpoints, "PAUSE_S", 0.0),
-            warnings.catch_warnings(),
         ):
-            warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # of calls whose process died first
             yield bugs
     finally:
         structlog.configure(**before)

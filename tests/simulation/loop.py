@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import inspect
 import math
 import random
 from collections.abc import Callable, Coroutine
@@ -217,6 +218,8 @@ class Process:
             raise
         finally:
             self._calls.pop(answer, None)
+            if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()  # the process died before its first step
 
     def step(self, name: str) -> None:
         """Say that a step is reached; ProcessDied when it is the last."""
