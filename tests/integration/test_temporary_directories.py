@@ -23,6 +23,7 @@ open(sys.argv[1], "a").write(place + "\\n")
 os.execv(sys.executable, [sys.executable, "-P", "-m", "orchestrator", "worker"])
 """
 # Outlives its agent unseen: in a session of its own, without its environment; with the directory open it writes on.
+# The task ends only when all that has happened: before, the agent still finds it among what the task left behind.
 WRITER = """
 import contextlib, itertools, os, sys, time
 if sys.argv[1:]:
@@ -30,7 +31,8 @@ if sys.argv[1:]:
         with contextlib.suppress(OSError):
             os.close(os.open(str(number % 100), os.O_CREAT | os.O_WRONLY, dir_fd=int(sys.argv[1])))
         time.sleep(0.001)
-elif os.fork() == 0:
+sealed, open_until_exec = os.pipe()
+if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         at = os.open(os.environ["TMPDIR"], os.O_DIRECTORY)
@@ -39,6 +41,9 @@ elif os.fork() == 0:
         os.dup2(os.open(os.devnull, os.O_RDWR), 1)
         os.dup2(1, 2)
         os.execve(sys.executable, [sys.executable, __file__, str(at)], {})
+else:
+    os.close(open_until_exec)
+    os.read(sealed, 1)
 """
 STEPS = ("delete:process-ended", "delete:pane-removed", "temporary:aside")
 
