@@ -98,7 +98,7 @@ class AuditedRecord:
     payload: int | None = None  # a fingerprint
     payload_bytes: int | None = None
     words: tuple[str | None, ...] = ()  # reason, kind, until, title
-    spec: dict[str, Any] = field(default_factory=dict)  # of `starting`: run_id, policies
+    spec: dict[str, Any] = field(default_factory=dict)  # of `starting`: run_id, policies, fleet
 
 
 class AuditedLog(NamedTuple):

@@ -193,15 +193,14 @@ class HostLink:
         return self._lease.refused is not None or fleet_id(entry.agent_id) in self._lease.fenced
 
     async def may_deliver(self, entry: AgentEntry) -> bool:
-        name, membership = fleet_id(entry.agent_id), entry.state.fleet
-        moves = membership.get("on_host_lost") == "move"
+        name, moves = fleet_id(entry.agent_id), entry.may_move
         if not self._lease.may_act(name, moves=moves):
             return False
         if not moves:
             return True
         # The mirror must show the launch and the last end: else a new owner could not know that this may go out.
         clock = self._roster.clock
-        if not await self._shipping.shipped(entry, entry.published_seq, clock.monotonic() + KEPT_WITHIN_S):
+        if not await self._shipping.shipped(entry, entry.news_seq, clock.monotonic() + KEPT_WITHIN_S):
             return False
         try:
             owner = (await self._database.ownership([name])).get(name)
@@ -213,9 +212,12 @@ class HostLink:
         return held and self._lease.may_act(name, moves=moves)
 
     async def kept(self, entry: AgentEntry, seq: int) -> bool:
-        if entry.state.fleet.get("on_host_lost") != "move":
+        if not entry.may_move:
             return True
         return await self._shipping.shipped(entry, seq, self._roster.clock.monotonic() + KEPT_WITHIN_S)
+
+    def mirrored(self, entry: AgentEntry) -> int:
+        return self._shipping.mirrored(fleet_id(entry.agent_id))
 
     async def all_taken(self, entry: AgentEntry) -> bool:
         own = self._lease.own.get(fleet_id(entry.agent_id))

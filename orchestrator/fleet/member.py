@@ -237,4 +237,8 @@ class FleetMember:
         return fleet_creation.command_line_of(self._settings().accept.commands, name)
 
     async def _make(self, run_id: str, home: str, agents: list[fleet_creation.PostedAgent]) -> None:
-        await fleet_creation.make(self._supervisor, run_id, home, agents)
+        names = [fleet_id(agent.agent_id) for agent in agents]
+        with self.replicas.giving_way(names):
+            for name in names:  # it was another host's, which was lost before it had made the agent
+                await self.replicas.drop(name)
+            await fleet_creation.make(self._supervisor, run_id, home, agents)

@@ -80,6 +80,7 @@ class Moves:
         self._due: dict[str, None] = {}
         self._lost: dict[str, HostRow] = {}
         self._look_again: dict[str, float] = {}
+        self._forgotten: dict[str, None] = {}  # deleted agents that the database does not know any more
         self._stirred = Signal()
         self._task: asyncio.Task[None] | None = None
 
@@ -104,8 +105,8 @@ class Moves:
                 self._hold(name)
         for entry in self._own_entries():
             name = fleet_id(entry.agent_id)
-            if name not in self._lease.own:
-                self._hold(name)
+            if name not in self._lease.own and name not in self._forgotten:
+                self._hold(name)  # also a deleted one: where its deletion was not shipped, it goes on elsewhere
         now = self._roster.clock.monotonic()
         self._lost = {
             row.host: row
@@ -153,7 +154,7 @@ class Moves:
         self._taking.blocked.pop(name, None)
 
     def _own_entries(self) -> list[AgentEntry]:
-        return [entry for entry in self._roster.agents.values() if entry.state.fleet and entry.live]
+        return [entry for entry in self._roster.agents.values() if entry.state.fleet]
 
     def fence_of(self, entry: AgentEntry) -> int:
         """The fence under which this host holds the agent."""
@@ -217,6 +218,10 @@ class Moves:
         owners = await self._database.ownership(list(names))
         for name in names:
             owner, entry = owners.get(name), own_entry(self._roster, name)
+            if owner is None and entry is not None and not entry.live:
+                self._forgotten[name] = None
+                self._release(name)
+                continue
             if owner is None:
                 # The database was restored to before this agent was created: nobody else has it either.
                 log.error("the database does not know this agent", agent=name)
@@ -229,17 +234,15 @@ class Moves:
             if owner.host != self._host:
                 self._release(name)
                 self._shipping.forget(name)
+                self._replicas.look([name])
                 continue
             row = self._lease.own.get(name)
             if row is None or row.fence != owner.fence:
                 await self._lease.renew(fresh=False)
                 row = self._lease.own.get(name)
             if row is not None and entry is None and row.out_seq > 0:
-                self._replicas.held[name] = None
-                try:
+                with self._replicas.giving_way([name]):
                     await self._take_over(row)
-                finally:
-                    del self._replicas.held[name]
             elif row is not None and entry is not None and not self._rests(entry, row):
                 await self._continue(entry, row)  # a crash came between the takeover and the first launch here
             self._release(name)

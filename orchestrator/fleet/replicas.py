@@ -7,7 +7,9 @@ records of own agents are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import structlog
 
@@ -15,7 +17,7 @@ from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.fleet.database_functions import NEW_LINES, Beat, FleetDatabase, HomeAgent, NewLines
-from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, replica
+from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, own_entry, replica
 from orchestrator.team.roster import mirrored_logs
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.remote_facts import RemoteFacts
@@ -40,7 +42,7 @@ class Replicas:
         self._heads: dict[str, HomeAgent] = {}
         self._due: dict[str, None] = {}
         self._stirred = Signal()
-        self.held: dict[str, None] = {}  # agents that this host is taking over: no replica is made of them
+        self._held: Counter[str] = Counter()  # agents of which no replica is made now
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -113,6 +115,15 @@ class Replicas:
         roster.add_replica(entry)
         return entry
 
+    @contextlib.contextmanager
+    def giving_way(self, names: Collection[str]) -> Iterator[None]:
+        """Make no replicas of these agents meanwhile: this host takes them over or makes them."""
+        self._held.update(names)
+        try:
+            yield
+        finally:
+            self._held.subtract(names)
+
     async def drop(self, name: str) -> None:
         """Remove the replica: this host owns the agent now, or the replica does not fit its mirror."""
         entry = replica(self._roster, name)
@@ -131,7 +142,7 @@ class Replicas:
             await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
             due, self._due = self._due, {}
             try:
-                await self._follow([name for name in due if name in self._heads and name not in self.held])
+                await self._follow([name for name in due if self._is_followed(name)])
             except OrchestratorError as error:
                 if error.code == "fleet_away":
                     continue  # the next renewal shows what is left
@@ -141,6 +152,10 @@ class Replicas:
             except Exception:
                 log.exception("bug while reading mirrors")
                 await elapse(AGAIN_S, clock)
+
+    def _is_followed(self, name: str) -> bool:
+        """Whether another host owns the agent, and its files here are not in the replica's place any more."""
+        return name in self._heads and not self._held[name] and own_entry(self._roster, name) is None
 
     async def _follow(self, names: list[str]) -> None:
         """Read until the replicas of these agents are as long as their mirrors."""

@@ -69,6 +69,7 @@ class Shipping:
         self._task: asyncio.Task[None] | None = None
         self._urgent = False
         self._comparing = asyncio.Lock()
+        self._source = ("", 0)  # incarnation and timeline of the database
         self.held: dict[str, None] = {}  # not shipped: set aside, or not compared with the mirror yet
 
     def begin(self) -> None:
@@ -86,10 +87,15 @@ class Shipping:
 
         Else a log of an older disk would go on where its mirror has other records. Once in a daemon's life for each.
         """
+        restored = self._source not in (("", 0), (beat.incarnation, beat.timeline))
+        self._source = beat.incarnation, beat.timeline
         for row in beat.own:
-            if row.agent not in self._mirrors and own_entry(self._roster, row.agent) is not None:
+            mirror = self._mirrors.get(row.agent)
+            if mirror is None and own_entry(self._roster, row.agent) is not None:
                 self._mirrors[row.agent] = _Mirror(row.in_seq, row.out_seq)
                 self._unchecked[row.agent] = None
+            elif mirror is not None and restored:  # it may have lost lines, also of agents that will write no more
+                mirror.inbox, mirror.outbox = min(mirror.inbox, row.in_seq), min(mirror.outbox, row.out_seq)
         if self._unchecked:
             async with self._comparing:
                 await self._compare()
@@ -99,6 +105,7 @@ class Shipping:
         for row in beat.own:
             entry = own_entry(self._roster, row.agent)
             if entry is not None:
+                self._roster.tell(entry)
                 self.seen(entry)
 
     def learn(self, name: str, inbox: int, outbox: int) -> None:
@@ -106,6 +113,13 @@ class Shipping:
         self._mirrors[name] = _Mirror(inbox, outbox)
         self._unchecked.pop(name, None)
         self.held.pop(name, None)
+        if (entry := own_entry(self._roster, name)) is not None:
+            self._roster.tell(entry)
+
+    def mirrored(self, name: str) -> int:
+        """Number of the last outbox record that is known to be in the mirror; 0 if it is not clear whose that is."""
+        mirror = self._mirrors.get(name)
+        return 0 if mirror is None or name in self._unchecked or name in self.held else mirror.outbox
 
     async def _compare(self) -> None:
         """A log that ends before its mirror is of an older disk: it is filled up. One that differs is forked."""
@@ -167,7 +181,7 @@ class Shipping:
         if name not in self._behind:
             mirror.since = self._roster.clock.monotonic()
             self._behind[name] = None
-        self._urgent = self._urgent or entry.published_seq > mirror.outbox
+        self._urgent = self._urgent or entry.news_seq > mirror.outbox
         self._stirred.notify()
 
     @staticmethod
@@ -256,10 +270,11 @@ class Shipping:
             self._on_refused(part.agent, answer)
             return
         mirror.inbox, mirror.outbox = answer.in_seq, answer.out_seq
+        self._roster.tell(entry)
         if not self._ahead(entry, mirror):
             self._behind.pop(part.agent, None)
             return
-        self._urgent = self._urgent or entry.published_seq > mirror.outbox
+        self._urgent = self._urgent or entry.news_seq > mirror.outbox
         if entry.outbox.synced_seq <= mirror.outbox:  # the rest waits for a sync of its own
             mirror.since = self._roster.clock.monotonic()
 

@@ -23,6 +23,7 @@ from orchestrator.fleet.posting import Posting
 from orchestrator.fleet.shipping import Shipping
 from orchestrator.fleet.taking import Taking
 from orchestrator.journal.log import Journal
+from orchestrator.team.roster.roster import Roster
 from tests.simulation.planted_bugs import Bug
 from tests.support.fleet_rules import FleetRules
 from tests.support.fleet_tables import FleetTables
@@ -170,7 +171,7 @@ def delivered_after_a_look_that_began_before() -> AbstractContextManager[Any]:
         if not moves or not self._lease.may_act(fleet_id(entry.agent_id), moves=moves):
             return await real(self, entry)
         deadline = self._roster.clock.monotonic() + 5.0
-        if not await self._shipping.shipped(entry, entry.published_seq, deadline):
+        if not await self._shipping.shipped(entry, entry.news_seq, deadline):
             return False
         name = fleet_id(entry.agent_id)
         with contextlib.suppress(OrchestratorError):
@@ -236,6 +237,10 @@ def final_before_it_is_in_the_mirror() -> AbstractContextManager[Any]:
     return mock.patch.object(HostLink, "kept", kept)
 
 
+def told_before_it_is_in_the_mirror() -> AbstractContextManager[Any]:
+    return mock.patch.object(Roster, "_is_uncertain", staticmethod(lambda entry: False))
+
+
 def made_anew_from_its_post() -> AbstractContextManager[Any]:
     real = Taking._create
 
@@ -278,7 +283,7 @@ FLEET_BUGS: dict[str, Bug] = {
         lease_counted_from_the_answer, old_owner_goes_on_after_a_stop, delivered_after_a_look_that_began_before,
         look_then_insert, no_assumed_delivery, visible_before_sync,
         posts_are_not_taken_before_a_move_is_recorded, shipped_before_it_is_durable, final_before_it_is_in_the_mirror,
-        made_anew_from_its_post, fence_is_not_raised,
+        told_before_it_is_in_the_mirror, made_anew_from_its_post, fence_is_not_raised,
     )
 }  # fmt: skip
 

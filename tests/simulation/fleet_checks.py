@@ -47,7 +47,6 @@ class FleetEvidence:
     )  # epoch, attempt, acknowledged, fence
     begun: dict[tuple[str, str], None] = field(default_factory=dict)
     loses: bool = False
-    left_home: dict[str, None] = field(default_factory=dict)  # agents that moved away from the home of their run
     _fences: dict[str, int] = field(default_factory=dict)
     _unsure: dict[str, int] = field(
         default_factory=dict
@@ -106,8 +105,6 @@ class FleetEvidence:
             assert agent.fence >= self._fences.get(name, 0), f"the fence of {name} has fallen"
             self._fences[name] = agent.fence
         if step.function == "move" and step.answer:
-            if step.arguments[0] == self.world.home.name:
-                self.left_home |= dict.fromkeys(row.agent for row in step.answer)
             self.world.note(f"moved by {step.caller.host}: {[tuple(one) for one in step.answer]}")
 
     def forget_fences(self) -> None:
@@ -181,14 +178,13 @@ def check_end(world: FleetWorld) -> None:
         report = verify(roster.root, live=False, settled=True)
         # A database that has forgotten, an older disk of the home, and another home leave told what is not there.
         told = ("unknown_agent",) if evidence.loses or roster is not rosters[world.home.name] else ()
-        wrong = [v for v in report.violations if v.kind not in told and not _has_left_home(world, v)]
+        wrong = [v for v in report.violations if v.kind not in told and not _was_forgotten(world, v)]
         assert not wrong, f"verify on {roster.root.parent.name}: {wrong[0]}"
 
 
-def _has_left_home(world: FleetWorld, violation: Violation) -> bool:
-    """Whether it is of what a home told that was not in the mirror when it lost the agent, or that was forgotten."""
-    left = fleet_id(violation.agent or "") in world.evidence.left_home
-    return violation.kind.startswith("broadcast_") and (left or world.evidence.loses)
+def _was_forgotten(world: FleetWorld, violation: Violation) -> bool:
+    """Whether it is of what a home told, and what the database has forgotten."""
+    return violation.kind.startswith("broadcast_") and world.evidence.loses
 
 
 def _check_owner(world: FleetWorld, name: str, agent: Agent, roster: Roster) -> None:
@@ -245,8 +241,6 @@ def _check_calls(world: FleetWorld) -> None:
 def _check_broadcast(world: FleetWorld, home: Roster) -> None:
     broadcast = list(read_all(home.paths.broadcast(RUN), BROADCAST_TYPES))
     for name, agent in world.agents.items():
-        if name in world.evidence.left_home:
-            continue  # the home, cut off, has told its masters what it could not ship any more
         repeated = [(record["ref"], record["type"]) for record in broadcast if fleet_id(record["agent_id"]) == name]
         due = [(row.seq, row.type) for row in agent.logs["outbox"] if row.type in BROADCAST_TYPES]
         assert repeated == due, f"the broadcast of {name} is {repeated}, not {due}"

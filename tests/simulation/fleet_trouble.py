@@ -217,7 +217,6 @@ class Trouble:
         with contextlib.suppress(OrchestratorError, Exception):
             taken = await daemon.process.call(daemon.member.homes.take(RUN))
             world.note(f"{host.name} is the home of the run: {taken}")
-            world.home = host
 
     async def _lost(self, host: SimHost) -> None:
         """A machine burns down, and somebody says so to the fleet."""

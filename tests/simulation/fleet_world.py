@@ -98,13 +98,18 @@ class FleetWorld:
             self.model.add_host(PROJECT, name)
         self.hosts = {name: SimHost(self, name) for name in names}
         self.copies: list[SimHost] = []
-        self.home = self.hosts["a"]
         self.trouble = Trouble(self)
 
     @property
     def agents(self) -> dict[str, Agent]:
         """The database's agents."""
         return self.model.tables.projects[PROJECT].agents
+
+    @property
+    def home(self) -> SimHost:
+        """The home of the run, as the database knows it."""
+        run = self.model.tables.projects[PROJECT].runs.get(RUN)
+        return self.hosts[run.home if run is not None else "a"]
 
     @property
     def live_hosts(self) -> dict[str, Any]:

@@ -221,7 +221,7 @@ def _line(path: Path, number: int, record: dict[str, Any]) -> AuditedRecord:
         else None,
         payload_bytes=record.get("payload_bytes"),
         words=tuple(record.get(key) or None for key in ("reason", "kind", "until", "title")) if digested else (),
-        spec={key: record[key] for key in ("run_id", "policies") if kind == "starting" and key in record},
+        spec={key: record[key] for key in ("run_id", "policies", "fleet") if kind == "starting" and key in record},
     )
 
 

@@ -99,6 +99,7 @@ class _Check:
         self.homes: dict[str, str] = {}  # agent -> its run; "" when its intent cannot be read
         self.calls: dict[str, AuditedRecord] = {}
         self.late = 0
+        self.unmirrored = 0
         self.left_out: list[str] = []
         self.counts = {"agents": 0, "runs": 0, "tasks": 0, "ended": 0, "answers": 0}
 
@@ -120,6 +121,9 @@ class _Check:
             self.evidence.notes.append(
                 f"{self.late} records are not in the broadcast: the daemon was killed, and the next start adds them"
             )
+        if self.unmirrored:
+            text = "are told once the fleet's database is known to have them: their agents may move to another host"
+            self.evidence.notes.append(f"{self.unmirrored} records {text}")
         order = sorted(
             self.evidence.violations, key=lambda violation: (violation.file, violation.line or 0, violation.kind)
         )
@@ -328,6 +332,9 @@ class _Check:
         if self.evidence.live or not log.whole:
             return
         missing = untold(published, outbox)
+        if (outbox.lines[0].spec.get("fleet") or {}).get("on_host_lost") == "move":
+            self.unmirrored += len(missing)
+            return
         if not self.settled:
             self.late += len(missing)
             return

@@ -38,7 +38,8 @@ class AgentEntry:
         self.agent_id = agent_id
         self.state = state.Agent(agent_id)
         self.changed = Signal()
-        self.unpublished: deque[dict[str, Any]] = deque()
+        self.unpublished: deque[dict[str, Any]] = deque()  # for the broadcast, once they are visible
+        self.untold: deque[dict[str, Any]] = deque()  # visible, and not certain yet: see `Roster.tell`
         self.waiting: WaitUnderWay | None = None
         self.last_call: float | None = None
         self.last_call_wall: datetime | None = None
@@ -69,7 +70,7 @@ class AgentEntry:
         self.writing = False  # records are being written: what follows from them is not decided in between
         self.filling_up = False  # from its mirror: what follows from the records may be among those to come
         self.due = {"inbox": 0, "outbox": 0}  # the last record of each log that must be durable
-        self.published_seq = 0  # the last outbox record that the broadcast tells and that is visible
+        self.news_seq = 0  # the last visible outbox record of a type that the broadcast tells
         self.logs: dict[str, Journal] = {}
         self.artifacts = ""  # absolute; every task's command names it
         self.remote: RemoteFacts | None = None  # of a replica: another host owns the agent
@@ -85,6 +86,11 @@ class AgentEntry:
     @property
     def run_id(self) -> str:
         return self.state.run_id or (self.remote.run_id if self.remote is not None else "")
+
+    @property
+    def may_move(self) -> bool:
+        """Whether another host takes the agent over if its own one is lost."""
+        return self.state.fleet.get("on_host_lost") == "move"
 
     @property
     def engine(self) -> Engine | None:

@@ -73,6 +73,9 @@ class FleetLink(Protocol):
     async def kept(self, entry: AgentEntry, seq: int) -> bool:
         """Whether the outbox record is safe from the loss of this host; waits a few seconds for that."""
 
+    def mirrored(self, entry: AgentEntry) -> int:
+        """Number of the last outbox record of an own agent that is known to be in its mirror; 0 if none is."""
+
     async def all_taken(self, entry: AgentEntry) -> bool:
         """Whether every accepted post of the agent was taken, so that it may be recorded as deleted."""
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -164,6 +166,11 @@ class Roster:
             run, at = self.runs.get(entry.run_id), ""
             if run is None:
                 continue
+            if self._is_uncertain(entry):
+                entry.untold = deque(unpublished(entry, run))
+                entry.news_seq = max(entry.news_seq, *(record["seq"] for record in entry.untold), 0)
+                self.tell(entry)
+                continue
             for record in unpublished(entry, run):
                 at = max(at, record["at"])
                 missing.append((at, entry.agent_id, record["seq"], record, run))
@@ -185,6 +192,7 @@ class Roster:
         close(entry)
         entry.state = state.Agent(agent_id)  # whoever still holds the entry finds nothing to do
         entry.unpublished.clear()
+        entry.untold.clear()
         entry.changed.notify()
 
     def set_aside(self, agent_id: str, error: OrchestratorError) -> None:
@@ -486,14 +494,32 @@ class Roster:
         run = self.runs.get(entry.run_id)
         while entry.unpublished and entry.unpublished[0]["seq"] <= visible:
             record = entry.unpublished.popleft()
-            entry.published_seq = record["seq"]
+            entry.news_seq = record["seq"]
             if run is not None:
-                if not run.unwritten:
-                    self.clock.timer(PUBLISH_AFTER_S, lambda: self._publish(run))
-                run.queue(entry.agent_id, record)
+                entry.untold.append(record)
+        self.tell(entry)
         entry.changed.notify()
         for listener in self.listeners if entry.remote is None else self.replica_listeners:
             listener(entry)
+
+    def tell(self, entry: AgentEntry) -> None:
+        """Add to the broadcast what is certain of the agent.
+
+        Of an own agent that may move, that is what its mirror has: if this host is lost, the rest will not have
+        happened, and its task may end in another way elsewhere.
+        """
+        run = self.runs.get(entry.run_id)
+        certain = entry.news_seq
+        if self._is_uncertain(entry):
+            certain = self.fleet.mirrored(entry) if self.fleet is not None else 0
+        while run is not None and entry.untold and entry.untold[0]["seq"] <= certain:
+            if not run.unwritten:
+                self.clock.timer(PUBLISH_AFTER_S, partial(self._publish, run))
+            run.queue(entry.agent_id, entry.untold.popleft())
+
+    @staticmethod
+    def _is_uncertain(entry: AgentEntry) -> bool:
+        return entry.may_move and entry.remote is None
 
     def _publish(self, run: TeamRun) -> None:
         try:
@@ -511,7 +537,7 @@ class Roster:
         """Whether records of the run's agents are still on their way into what its broadcast shows."""
         agents = self.members(run.run_id)
         written = run.journal.visible_seq < run.journal.last_seq
-        return written or bool(run.unwritten) or any(entry.unpublished for entry in agents)
+        return written or bool(run.unwritten) or any(entry.unpublished or entry.untold for entry in agents)
 
     def close(self) -> None:
         """Close every log; await `flush` before for a clean end."""

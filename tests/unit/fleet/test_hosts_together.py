@@ -13,6 +13,7 @@ from orchestrator.base.errors import Conflict
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
 from orchestrator.fleet.settings import FleetSettings
+from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.fleet_link import FleetCreation
@@ -425,3 +426,58 @@ async def test_a_new_home_counts_once_its_broadcast_is_written(tmp_path):
         with pytest.raises(Conflict) as refused:
             await delivery.broadcast_read(new.roster, before, since_seq=1, max_events=9, wait_s=0, gen=1)
         assert refused.value.code == "cursor_old"
+
+
+@on_a_loop
+async def test_the_end_of_a_task_is_told_only_once_the_loss_of_this_host_cannot_undo_it(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, other = hosts["a"], hosts["b"]
+        run = await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        moving = await created(home, "a", on_host_lost="move")
+        waiting = await created(home, "a", base="waiting", req="c:9")
+        for agent_id in (moving, waiting):
+            await until(lambda agent_id=agent_id: (agent_id, 1) in home.supervisor.launched)
+            await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req=f"c:{agent_id}")
+            await deliver(home, agent_id, "t1")
+
+        def told(kind):
+            records = run.journal.tail(100, 1 << 20)
+            return [(record["agent_id"], record["epoch"]) for record in records if record["type"] == kind]
+
+        model.cut("shop", "a")
+        assert (await report(home, moving, "t1"))["provisional"]
+        await report(home, waiting, "t1")
+        await until(lambda: told("result"))
+        assert told("result") == [(waiting, 1)]
+        # Its host counts as lost: the task is queued again elsewhere, and ends there.
+        await until(lambda: (moving, 2) in other.supervisor.launched, 30)
+        await deliver(other, moving, "t1", epoch=2)
+        await report(other, moving, "t1", epoch=2)
+        model.heal("shop", "a")
+        await until(lambda: len(told("result")) == 2)
+        assert told("result") == [(waiting, 1), (moving, 2)]
+    report_of = verify(home.root, live=False, settled=True)
+    assert report_of.ok, report_of.violations
+
+
+@on_a_loop
+async def test_what_was_not_told_before_an_end_is_told_after_the_next_start(tmp_path):
+    async with fleet(tmp_path, "a") as (model, hosts):
+        home = hosts["a"]
+        run = await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "a", on_host_lost="move")
+        await until(lambda: (agent_id, 1) in home.supervisor.launched)
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:2")
+        await deliver(home, agent_id, "t1")
+        model.cut("shop", "a")
+        await report(home, agent_id, "t1")
+        assert home.roster.has_unwritten(run), "a master that asks is told that something is to come"
+        await home.stop()
+        left = verify(home.root, live=False, settled=True)
+        assert left.ok, left.violations
+        assert any("may move to another host" in note for note in left.notes)
+        model.heal("shop", "a")
+        home.start()
+        await home.join()
+        run = home.roster.runs["run-1"]
+        await until(lambda: [r["type"] for r in run.journal.tail(100, 1 << 20)].count("result") == 1)
