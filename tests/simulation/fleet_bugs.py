@@ -88,7 +88,7 @@ def gap_shipped() -> AbstractContextManager[Any]:
 
 
 def restore_that_reuses_numbers() -> AbstractContextManager[Any]:
-    return mock.patch.object(FleetRules, "numbers_after_restore", lambda self: None)
+    return mock.patch.object(FleetRules, "numbers_after_restore", lambda self, now: None)
 
 
 def another_line_is_accepted() -> AbstractContextManager[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from orchestrator.base.errors import BadRequest
@@ -25,6 +25,11 @@ class Caller(NamedTuple):
     project: str
     host: str
     now: datetime
+
+
+def microseconds(when: datetime) -> int:
+    """Since the epoch."""
+    return (when - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
 
 
 def as_text(value: Any) -> str:
@@ -77,11 +82,11 @@ class FleetRules:
             return "forked"
         return "gap"
 
-    def numbers_after_restore(self) -> None:
-        """Raise every queue's number, so that no number of the lost part is used again."""
+    def numbers_after_restore(self, now: datetime) -> None:
+        """Raise every queue's number, so that no number of any lost part is used again."""
         for project in self.projects.values():
             for agent in project.agents.values():
-                agent.next_post += NUMBERS_SKIPPED
+                agent.next_post = max(agent.next_post + NUMBERS_SKIPPED, microseconds(now))
 
     # -- lookups -------------------------------------------------------------------------------------------------
 
@@ -92,7 +97,7 @@ class FleetRules:
             raise BadRequest("host_unknown", f"no host {caller.host} in {caller.project}")
         if self.numbered != (self.incarnation, self.timeline):
             self.numbered = (self.incarnation, self.timeline)
-            self.numbers_after_restore()
+            self.numbers_after_restore(caller.now)
         return project
 
     def lives(self, caller: Caller, host: Host) -> bool:

@@ -200,11 +200,13 @@ create function log_name(_log "char") returns text language sql immutable as $$
     select case _log when 'i' then 'inbox' else 'outbox' end
 $$;
 
--- Skip numbers after a restore or a failover: what was lost may have used them. Waits for whoever does it already.
+-- Skip numbers after a restore or a failover: what was lost may have used them. The microseconds of now are also
+-- behind what was used between an earlier restore of the same backup and this one. Waits for whoever does it already.
 create function raise_numbers(_incarnation uuid default null) returns void
 language plpgsql set search_path = orchestrator_fleet, pg_temp as $$
 declare
     _timeline int := server_timeline();
+    _now bigint := extract(epoch from db_now()) * 1000000;
 begin
     perform from meta where _incarnation is not null or timeline <> _timeline for update;
     if not found then
@@ -212,8 +214,8 @@ begin
     end if;
     update meta set timeline = _timeline, incarnation = coalesce(_incarnation, incarnation);
     perform from queue order by project, agent for update;
-    update queue set next = next + 1000000;
-    update host set view_n = view_n + 1000000;
+    update queue set next = greatest(next + 1000000, _now);
+    update host set view_n = greatest(view_n + 1000000, _now);
 end $$;
 
 -- Who calls.

@@ -283,10 +283,12 @@ def test_a_promoted_standby_skips_numbers_before_any_post():
             assert owner.execute("select pg_promote()").fetchone() == (True,)
             for host in HOSTS:
                 project.sessions[host] = project.another(host)
-            assert project.post("b", "w", req="2", task_id="t2")[2] == 1_000_003
+            (before,) = owner.execute("select (extract(epoch from now()) * 1000000)::bigint").fetchone()
+            failed_over = project.post("b", "w", req="2", task_id="t2")[2]
+            assert failed_over > before
             assert project.post("c", "w", req="1", task_id="t")[2] == 2
             assert project.beat("a")[:2] == (incarnation, timeline + 1)
             assert administration.restore(owner) != incarnation
-            assert project.post("b", "w", req="3", task_id="t3")[2] == 2_000_004
+            assert project.post("b", "w", req="3", task_id="t3")[2] > failed_over + 1_000_000
             assert migrate(owner) == (1, 1)
         project.close()
