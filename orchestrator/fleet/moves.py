@@ -80,7 +80,7 @@ class Moves:
         self._due: dict[str, None] = {}
         self._lost: dict[str, HostRow] = {}
         self._look_again: dict[str, float] = {}
-        self._forgotten: dict[str, None] = {}  # deleted agents that the database does not know any more
+        self._unknown: dict[str, None] = {}  # agents here that the database does not know
         self._stirred = Signal()
         self._task: asyncio.Task[None] | None = None
 
@@ -101,12 +101,16 @@ class Moves:
                 continue  # its logs here are damaged: doctor shows and repairs them, as for a local agent
             here = 0 if entry is None else self.fence_of(entry)
             unfinished = entry is not None and not self._rests(entry, row)
-            if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or unfinished:
+            known_again = name in self._unknown  # the database was restored once more
+            self._unknown.pop(name, None)
+            left = known_again or unfinished
+            if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or left:
                 self._hold(name)
         for entry in self._own_entries():
             name = fleet_id(entry.agent_id)
-            if name not in self._lease.own and name not in self._forgotten:
-                self._hold(name)  # also a deleted one: where its deletion was not shipped, it goes on elsewhere
+            # Also a deleted one: if its deletion was not shipped, it goes on elsewhere.
+            if name not in self._lease.own and (entry.live or name not in self._unknown):
+                self._hold(name)
         now = self._roster.clock.monotonic()
         self._lost = {
             row.host: row
@@ -143,10 +147,13 @@ class Moves:
 
     def _hold(self, name: str) -> None:
         """Hand out and ship nothing of the agent until it is clear whose it is."""
+        self._block(name)
+        self._due[name] = None
+
+    def _block(self, name: str) -> None:
         self._lease.fenced.add(name)
         self._shipping.held[name] = None
         self._taking.blocked[name] = None
-        self._due[name] = None
 
     def _release(self, name: str) -> None:
         self._lease.fenced.discard(name)
@@ -215,16 +222,18 @@ class Moves:
 
     async def _settle(self, names: Iterable[str]) -> None:
         """Set aside what another host owns, and take over what this one owns."""
+        for name in names:
+            self._block(name)  # again: what was found out before may have released it since
         owners = await self._database.ownership(list(names))
         for name in names:
             owner, entry = owners.get(name), own_entry(self._roster, name)
-            if owner is None and entry is not None and not entry.live:
-                self._forgotten[name] = None
-                self._release(name)
-                continue
             if owner is None:
-                # The database was restored to before this agent was created: nobody else has it either.
-                log.error("the database does not know this agent", agent=name)
+                if entry is not None and not entry.live:
+                    self._release(name)  # the home has removed it there
+                elif name not in self._unknown:
+                    # The database was restored to before this agent was created: nobody else has it either.
+                    log.error("the database does not know this agent", agent=name)
+                self._unknown[name] = None
                 continue
             if owner.host != self._host:
                 self._lease.own.pop(name, None)  # of the last renewal: its run may end here with it
@@ -300,6 +309,9 @@ class Moves:
         agent_id = local_id(roster, name)
         inbox = await self._all_lines(name, "inbox", row.in_seq)
         outbox = await self._all_lines(name, "outbox", row.out_seq)
+        owner = (await self._database.ownership([name])).get(name)
+        if owner is None or (owner.host, owner.fence) != (self._host, row.fence):
+            return  # this process was stopped for long: the agent has moved on, and its mirror with it
         await self._replicas.drop(name)
         # First: an agent that is here already is not taken over again, and without its run nothing is done with it.
         await self._supervisor.team_panes.run_of_fleet(row.run_id, "" if row.home == self._host else row.home)
@@ -332,7 +344,7 @@ class Moves:
             if not page:
                 break
             lines += [line.line.encode() for line in page]
-        return lines
+        return lines[:end]
 
     async def _continue(self, entry: AgentEntry, row: OwnAgent) -> None:
         """Record the loss of the old host and the first launch here, or the end of an agent that does not move."""

@@ -122,7 +122,7 @@ class Replicas:
         try:
             yield
         finally:
-            self._held.subtract(names)
+            self._held -= Counter(names)
 
     async def drop(self, name: str) -> None:
         """Remove the replica: this host owns the agent now, or the replica does not fit its mirror."""

@@ -189,6 +189,7 @@ class FleetDaemon:
             cli = self.host.clis.get(entry.agent_id)
             entry.secret = cli.secret if cli is not None and cli.epoch == entry.state.epoch else None
         self.keeper = asyncio.get_running_loop().create_task(Keeper(self.host, self.roster).keep())
+        self.keeper.add_done_callback(self.process.loop.surface, context=contextvars.Context())
         self.member.go_on()
         self.up = True
         self.host.note("its daemon is up")

@@ -194,9 +194,6 @@ class Trouble:
     async def _forget(self, host: SimHost) -> None:
         world, earlier = self.world, self.world.model.copy()
         await asyncio.sleep(self.chance.choice((0.05, 1.0, 5.0)))
-        tables = world.model.tables
-        if earlier.numbered != (tables.incarnation, tables.timeline):
-            return  # the copy lacks a failover: its numbers would be used again
         world.note("the database fails over to an earlier copy")
         world.evidence.loses = True
         world.forgetful = ("unknown_agent", "unknown_task", "not_home")
@@ -252,6 +249,7 @@ class Trouble:
         if host is world.home:
             world.reader.begin_anew()
         world.copied[host.name] = None  # an older disk is filled up only if the database can be asked at once
+        world.model.heal(PROJECT, host.name)
         await asyncio.sleep(40.0)
         del world.copied[host.name]
 
