@@ -147,7 +147,7 @@ def agent_faults(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[
 
 def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
     task_ids: set[str | None] = set()
-    calls: dict[str, int] = {}
+    calls: dict[str, AuditedRecord] = {}
     for record in inbox.lines:
         if record.type == "task" and not record.duplicate:
             if record.task_id in task_ids:
@@ -158,10 +158,15 @@ def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
                 "not_asked", record, agent, f"{record.type} of task {record.task_id}, which was never requested"
             )
         if record.req is not None:
-            if record.req in calls:
-                message = f"call {record.req} was carried out before, by record {calls[record.req]}"
+            before = calls.setdefault(record.req, record)
+            if before is not record and not _was_forgotten(before, record):
+                message = f"call {record.req} was carried out before, by record {before.seq}"
                 yield at_line("call_twice", record, agent, message)
-            calls[record.req] = record.seq
+
+
+def _was_forgotten(before: AuditedRecord, record: AuditedRecord) -> bool:
+    """Whether the fleet's database was restored between two posts: it has accepted a call anew that was taken."""
+    return before.ref > 0 and record.ref > before.ref + RESTORED_GAP
 
 
 def _posts(agent: str, inbox: AuditedLog, outbox: AuditedLog) -> Iterator[Violation]:

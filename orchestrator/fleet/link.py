@@ -200,7 +200,7 @@ class HostLink:
             return True
         # The mirror must show the launch and the last end: else a new owner could not know that this may go out.
         clock = self._roster.clock
-        if not await self._shipping.shipped(entry, entry.news_seq, clock.monotonic() + KEPT_WITHIN_S):
+        if not await self._shipping.shipped(entry, entry.last_news, clock.monotonic() + KEPT_WITHIN_S):
             return False
         try:
             owner = (await self._database.ownership([name])).get(name)

@@ -171,7 +171,7 @@ def delivered_after_a_look_that_began_before() -> AbstractContextManager[Any]:
         if not moves or not self._lease.may_act(fleet_id(entry.agent_id), moves=moves):
             return await real(self, entry)
         deadline = self._roster.clock.monotonic() + 5.0
-        if not await self._shipping.shipped(entry, entry.news_seq, deadline):
+        if not await self._shipping.shipped(entry, entry.last_news, deadline):
             return False
         name = fleet_id(entry.agent_id)
         with contextlib.suppress(OrchestratorError):

@@ -306,7 +306,8 @@ class _Check:
 
     def _calls(self, agent: str, inbox: AuditedLog, outbox: AuditedLog) -> None:
         """One call makes one agent, or one task of one agent."""
-        causes = [*(record for record in inbox.lines if record.type == "task"), *outbox.lines[:1]]
+        tasks = (record for record in inbox.lines if record.type == "task" and not record.duplicate)
+        causes = [*tasks, *outbox.lines[:1]]
         for record in causes:
             if record.req is None:
                 continue

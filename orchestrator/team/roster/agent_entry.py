@@ -88,6 +88,11 @@ class AgentEntry:
         return self.state.run_id or (self.remote.run_id if self.remote is not None else "")
 
     @property
+    def last_news(self) -> int:
+        """The last outbox record of a type that the broadcast tells, also one that is not visible yet."""
+        return int(self.unpublished[-1]["seq"]) if self.unpublished else self.news_seq
+
+    @property
     def may_move(self) -> bool:
         """Whether another host takes the agent over if its own one is lost."""
         return self.state.fleet.get("on_host_lost") == "move"

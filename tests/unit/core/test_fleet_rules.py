@@ -287,3 +287,13 @@ def test_posts_are_taken_in_the_order_of_their_numbers(refs, wrong):
     inbox = [AuditedRecord("in", n, n, "restart", epoch=1, ref=ref) for n, ref in enumerate(refs, 1)]
     faults = agent_faults("a1", AuditedLog("in", inbox), AuditedLog("out", [starting]))
     assert [refs[fault.line - 1] for fault in faults if fault.kind == "post_order"] == wrong
+
+
+@pytest.mark.parametrize(("second", "faults"), [(3, ["call_twice"]), (4 + RESTORED_GAP, [])])
+def test_a_restored_database_may_accept_a_call_anew_that_was_taken_before(second, faults):
+    starting = AuditedRecord("out", 1, 1, "starting", epoch=1, ref=1)
+    inbox = [
+        AuditedRecord("in", n, n, "restart", epoch=1, ref=ref, req="m:1") for n, ref in enumerate((2, second), 1)
+    ]
+    found = agent_faults("a1", AuditedLog("in", inbox), AuditedLog("out", [starting]))
+    assert [fault.kind for fault in found] == faults
