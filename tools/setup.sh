@@ -120,18 +120,24 @@ install_postgres() {
     return "$installed"
 }
 
+# An sshd that starts: 127 is a program that is missing, or whose libraries are.
 has_sshd() {
-    PATH="$PATH:/usr/sbin:/usr/local/sbin:$(pwd)/$venv/sshd/usr/sbin" command -v sshd >/dev/null 2>&1
+    found=$(PATH="$PATH:/usr/sbin:/usr/local/sbin:$(pwd)/$venv/sshd/usr/sbin" command -v sshd) || return 1
+    started=0
+    LD_LIBRARY_PATH=$(echo "$venv"/sshd/usr/lib/*-linux-gnu*) "$found" -? >/dev/null 2>&1 || started=$?
+    [ "$started" -ne 127 ]
 }
 
-# Only unpacked, for installed it would be a service of this machine. Needs no root.
+# Only unpacked, for installed it would be a service of this machine. Needs no root. libwrap is the one library of it
+# that a machine without services may lack.
 unpack_sshd() {
     command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
     place=$(mktemp -d)
     unpacked=1
     for _ in 1 2; do
-        if (cd "$place" && apt-get -qq download openssh-server </dev/null >&2) &&
-            dpkg-deb -x "$place"/openssh-server_*.deb "$venv/sshd"; then
+        if (cd "$place" && apt-get -qq download openssh-server libwrap0 </dev/null >&2) &&
+            dpkg-deb -x "$place"/openssh-server_*.deb "$venv/sshd" &&
+            dpkg-deb -x "$place"/libwrap0_*.deb "$venv/sshd"; then
             unpacked=0
             break
         fi

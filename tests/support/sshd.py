@@ -45,6 +45,12 @@ def program() -> str:
     return found
 
 
+def _with_libraries() -> dict[str, str]:
+    """The environment of sshd: also the library that `tools/setup.sh sshd` has unpacked beside it."""
+    places = map(str, Path(sys.prefix, "sshd", "usr", "lib").glob("*-linux-gnu*"))
+    return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(places)}
+
+
 @contextlib.contextmanager
 def running(env: Mapping[str, str]) -> Iterator[list[str]]:
     """The words of an ssh command that logs in there, before the address; ``env`` is that of each session."""
@@ -65,7 +71,7 @@ def running(env: Mapping[str, str]) -> Iterator[list[str]]:
         (base / "passwd").write_text(Path("/etc/passwd").read_text() + "sshd:x:74:65534::/run/sshd:/bin/false\n")
         command = ["unshare", "-m", "sh", "-c", AS_ROOT, str(base), *command]
     with (base / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_with_libraries())
     try:
 
         def answers() -> bool:
