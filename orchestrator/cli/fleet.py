@@ -46,12 +46,14 @@ def init(
     here = fleet_session.settings_here(place)
     fleet_project = host_files.check_name("project", fleet_project or (here.project if here else ""))
     host = host_files.check_name("host", host or (here.host if here else ""))
-    joined = here is not None and (here.project, here.host) == (fleet_project, host)
-    if here is not None and not joined:
+    if here is not None and (here.project, here.host) != (fleet_project, host):
         raise fleet_session.other_fleet(here)
     with fleet_session.owner(fleet_project, dsn) as (connection, known):
         before, now = migrations.migrate(connection)
         host_files.keep_owner_dsn(fleet_project, known)
+        joined = here is not None and joining.admitted(
+            here.dsn
+        )  # not if the host was removed, or its database is new
         if not joined:
             joining.join(place.root, joining.registered(connection, known, fleet_project, host))
     facts = {
@@ -98,9 +100,14 @@ def join(as_json: Json = False) -> None:
 
 @options.command(app, "member", "orchestrator fleet member --json", hidden=True)
 def member(as_json: Json = False) -> None:
-    """Print which host of which fleet this project is."""
+    """Print which host of which fleet this project is, and whether the database still lets it in."""
     here = fleet_session.settings_here(fleet_session.project())
-    facts = {"project": here.project if here else None, "host": here.host if here else None}
+    facts: dict[str, Any] = {"project": None, "host": None, "admitted": False}
+    if here is not None:
+        fleet_session.need_driver()
+        from orchestrator.fleet import joining  # noqa: PLC0415  (loads psycopg)
+
+        facts = {"project": here.project, "host": here.host, "admitted": joining.admitted(here.dsn)}
     output.print_json(facts) if as_json else output.say(f"{facts['host'] or '-'} of {facts['project'] or '-'}")
 
 
@@ -163,13 +170,18 @@ def _database(fleet_project: str, dsn: str) -> tuple[dict[str, Any] | None, dict
     }, None
 
 
+def _away(own: dict[str, Any]) -> bool:
+    """Whether the database does not answer; one that refuses this host is not away."""
+    return bool(own["away"]) and (own.get("trouble") or {"code": "fleet_away"})["code"] == "fleet_away"
+
+
 def show_own(own: dict[str, Any]) -> None:
     """What this host's daemon says of itself in the fleet."""
     renewed = own.get("renewed_s")
     unshipped = own["unshipped"]
     lag = "never" if renewed is None else f"{renewed} s ago"
     output.say(
-        f"lease renewed: {lag}{', the database is away' if own['away'] else ''};"
+        f"lease renewed: {lag}{', the database is away' * _away(own)};"
         f" not shipped yet: {output.counted(unshipped['records'], 'records')}, {output.space(unshipped['bytes'])}"
     )
     if unshipped["bytes"] > fleet_session.UNSHIPPED_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -34,7 +35,9 @@ app = options.app("Add, list, check, drain and remove the machines of the fleet.
 def add(
     *,
     address: Annotated[str, typer.Argument(metavar="[USER@]BOX", help="The machine, as your ssh names it.")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Its name in the fleet; default: BOX.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Its name in the fleet; default: made of BOX.")
+    ] = "",
     path: Annotated[
         str, typer.Option("--path", metavar="DIR", help="Its checkout of this project; default: the same name.")
     ] = "",
@@ -58,7 +61,7 @@ def add(
     from orchestrator.fleet import host_files  # noqa: PLC0415  (loads pydantic)
     from orchestrator.fleet.remote_machine import RemoteMachine, root_commit  # noqa: PLC0415
 
-    name = host_files.check_name("host", name or address.rpartition("@")[2].partition(".")[0].lower())
+    name = host_files.check_name("host", name or _name_of(address))
     if name == here.host:
         raise BadRequest("bad_argument", f"{name!r} is the name of this host", "give another one: --name")
     words = _ssh_words(ssh)
@@ -67,6 +70,8 @@ def add(
     try:
         facts = machine.facts()
         say(f"{address}: Python {facts['python_version']}, {facts['tmux']}, {facts['git']}")
+        if facts.get("version") != project_location.version():
+            say(f"installing orchestrator {project_location.version()} there, which takes a while")
         program = machine.program(facts)
         say(f"orchestrator {project_location.version()}: {program}")
         checkout = machine.checkout(place.root, path or place.root.name, root_commit(place.root))
@@ -91,12 +96,28 @@ def add(
         output.warn(f"no round trip yet: {answer['trouble']}")
 
 
+def _name_of(address: str) -> str:
+    """The name in the fleet of the machine at an address; BadRequest ``bad_argument`` if none can be made of it."""
+    from orchestrator.config.fleet_values import NAME  # noqa: PLC0415  (loads pydantic)
+
+    machine = address.rpartition("@")[2].lower().replace("_", "-")
+    by_number = re.fullmatch(r"[0-9.]+", machine) is not None  # its first part names many machines
+    name = machine.replace(".", "-") if by_number else machine.partition(".")[0]
+    if not NAME.fullmatch(name):
+        raise BadRequest("bad_argument", f"of {address!r} no name of a host can be made", "give it one: --name NAME")
+    return name
+
+
 def _register(call: Callable[..., dict[str, Any]], checkout: str, here: FleetSettings, name: str, dsn: str) -> None:
-    """Let the host into the fleet, unless its checkout is that host already; ``call`` runs our program there."""
+    """Let the host into the fleet, unless its checkout is that host already; ``call`` runs our program there.
+
+    One that was removed since is let in anew.
+    """
     there = call("fleet", "member")
-    if there.get("host") == name and there.get("project") == here.project:
+    same = there.get("host") == name and there.get("project") == here.project
+    if same and there.get("admitted"):
         return
-    if there.get("host"):
+    if there.get("host") and not same:
         raise Conflict("other_fleet", f"{checkout} is host {there['host']!r} of the fleet {there['project']!r}")
     with fleet_session.owner(here.project, dsn) as (connection, known):
         from orchestrator.fleet import administration, joining  # noqa: PLC0415  (load psycopg)
@@ -229,6 +250,7 @@ def remove(
         output.say(
             f"{name} is removed" + (f"; its {output.counted(before.get(name, 0), 'agents')} were given up" * lost)
         )
+        output.say(f"next, if {name} still runs: on it, orchestrator fleet leave and orchestrator daemon restart")
 
 
 @options.command(app, "attach", "orchestrator host attach gpu\norchestrator host attach gpu builder")

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.base.errors import BadRequest, Conflict
+from orchestrator.config.fleet_values import dsn_parts
 from orchestrator.setup import toml_text
 from orchestrator.setup.jsonc import Unreadable
 
 SECTION = "fleet"
 NAMES = ("dsn", "project", "host")
 """The keys that make a host; the others of the section are the user's."""
+_NO_LOGIN = {"user": "", "passfile": ""}
 
 
 def with_fleet(text: str, values: Mapping[str, str], accepted: Sequence[str] = ()) -> str:
     """The text with ``[fleet]``, and ``[fleet.accept]`` for the hosts ``accepted``; unchanged if it is there already.
 
-    Conflict ``other_fleet`` if it makes this project another host, BadRequest ``bad_config`` if its form forbids it.
+    A host that comes back under a new role gets the DSN of that role. Conflict ``other_fleet`` if it makes this
+    project another host, BadRequest ``bad_config`` if its form forbids it.
     """
     section = _section(text)
     if section is not None:
-        if {name: section.get(name) for name in NAMES} != dict(values):
+        if not _same_host(section, values):
             raise Conflict(
                 "other_fleet", f"the project is host {section.get('host')!r} of {section.get('project')!r}"
             )
+        if section["dsn"] != values["dsn"]:
+            text = _with_dsn(text, section, values["dsn"])
         accept = section.get("accept")
         there = accept.get("hosts", []) if isinstance(accept, Mapping) else []
         if set(accepted) - {*there}:
@@ -57,6 +63,25 @@ def without_fleet(text: str) -> str:
     if _section(left) is not None:
         raise BadRequest("bad_config", "[fleet] is written in several places; take it out by hand")
     return left
+
+
+def _same_host(section: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+    """Whether both are one host of one database, perhaps with different logins."""
+    if any(section.get(name) != values[name] for name in ("project", "host")):
+        return False
+    try:
+        there, new = dsn_parts(str(section.get("dsn"))), dsn_parts(values["dsn"])
+    except ValueError:
+        return False
+    return {**there, **_NO_LOGIN} == {**new, **_NO_LOGIN}
+
+
+def _with_dsn(text: str, section: Mapping[str, Any], dsn: str) -> str:
+    old, new = (json.dumps(value, ensure_ascii=False) for value in (section["dsn"], dsn))
+    changed = text.replace(old, new)
+    if changed.count(new) != 1 or _section(changed) != {**section, "dsn": dsn}:
+        raise BadRequest("bad_config", "the dsn of [fleet] cannot be replaced", f"write it by hand: dsn = {new}")
+    return changed
 
 
 def _section(text: str) -> Mapping[str, Any] | None:

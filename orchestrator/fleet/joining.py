@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import Conflict, Environment
+from orchestrator.base.errors import BadRequest, Conflict, Environment
 from orchestrator.fleet import administration, host_files
 from orchestrator.fleet.fleet_section import with_fleet
 from orchestrator.fleet.owner_session import reached_parts, session
@@ -69,6 +69,22 @@ def registered(
     return Membership(parts, made.role, made.password, project, host, tuple(accepted), certificate)
 
 
+def admitted(dsn: str) -> bool:
+    """Whether the database lets a host in that has joined before: not one whose role was removed since."""
+    try:
+        _see(dsn)
+    except (Environment, BadRequest) as error:
+        if error.code not in ("fleet_denied", "host_unknown"):
+            raise
+        return False
+    return True
+
+
+def _see(dsn: str) -> None:
+    with session(dsn) as connection:
+        connection.execute("select * from orchestrator_fleet.ownership(array[]::text[])").fetchall()
+
+
 def join(root: Path, membership: Membership) -> str:
     """Keep the password here, see that the database can be reached with it, and write and allow `[fleet]`; its DSN.
 
@@ -88,8 +104,7 @@ def join(root: Path, membership: Membership) -> str:
     host_files.changed_text(root, change)  # what it refuses is known before anything is written
     host_files.write_passfile(project, host, membership.role, membership.password)
     try:
-        with session(dsn) as connection:
-            connection.execute("select * from orchestrator_fleet.ownership(array[]::text[])").fetchall()
+        _see(dsn)
     except BaseException:
         host_files.forget(project, host)
         raise

@@ -23,6 +23,7 @@ PYTHON, TMUX = (3, 11), (3, 3)
 VARIABLE = "ORCHESTRATOR_SSH"
 """The ssh program with options, for tests and odd set-ups."""
 SSH_FAILED = 255
+SAID_CHARS = 400
 
 # Words of a POSIX shell: what the machine has. Each line is NAME=VALUE.
 _LOOK = r"""
@@ -54,8 +55,9 @@ _INSTALL = r"""
 set -e
 d="$HOME/.local/share/orchestrator/@VERSION@"
 mkdir -p "$d" && cd "$d"
+# An environment whose making was interrupted has a Python, but no pip that works.
+bin/python -m pip --version >/dev/null 2>&1 </dev/null || "@PYTHON@" -m venv --clear . >&2 </dev/null
 cat > "@WHEEL@"
-[ -x bin/python ] || "@PYTHON@" -m venv . >&2
 bin/python -m pip install --quiet --disable-pip-version-check "./@WHEEL@[fleet]" >&2
 bin/orchestrator --version
 """
@@ -89,7 +91,7 @@ class RemoteMachine:
             done = subprocess.run(command, input=given, capture_output=True, check=False)
         except OSError as error:
             raise Environment("ssh_failed", f"{self.ssh[0]} cannot be started: {error.strerror}") from error
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())[-400:]
+        said = _end_of(done.stderr.decode("utf-8", "replace"))
         if done.returncode == SSH_FAILED:
             raise Environment("ssh_failed", f"no connection to {self.address}: {said or 'ssh says no reason'}")
         if done.returncode:
@@ -212,6 +214,19 @@ def _filled(script: str, **values: str) -> str:
     for name, value in values.items():
         script = script.replace(f"@{name}@", value)
     return script
+
+
+def _end_of(text: str) -> str:
+    """The last whole lines of what a program said, as one line; of a traceback the last line alone."""
+    said = ""
+    for line in reversed(text.splitlines()):
+        if line.startswith((" ", "\t", "Traceback ")) or not line.strip():
+            continue
+        words = " ".join(line.split())
+        if said and len(words) + len(said) >= SAID_CHARS:
+            break
+        said = f"{words} {said}".strip()
+    return said[-SAID_CHARS:]
 
 
 def _pairs(text: str) -> dict[str, str]:

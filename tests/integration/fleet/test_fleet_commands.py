@@ -98,6 +98,14 @@ def test_init_makes_this_project_a_host_once(laptop, owner):
     code, status = asked(laptop, "fleet", "status")
     assert [(row["host"], row["state"]) for row in status["hosts"]] == [("laptop", "live")]
     assert status["database"]["schema"] == again["schema"]
+    with psycopg.connect(owner, autocommit=True) as connection:  # as where the database was made anew
+        administration.remove_host(connection, "shop", "laptop")
+    code, anew = asked(laptop, "fleet", "init")
+    assert (code, anew["joined"]) == (0, True), anew
+    assert asked(laptop, "fleet", "init")[1]["joined"] is False
+    assert config.read_text().count("dsn = ") == 1
+    asked(laptop, "daemon", "restart")
+    assert asked(laptop, "fleet", "doctor")[0] == 0
     assert asked(laptop, "fleet", "leave")[0] == 0
     assert "[fleet]" not in config.read_text()
     assert not passfile.exists()
@@ -175,6 +183,9 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
     until(lambda: asked(laptop, "host", "remove", "box")[0] == 0)  # a deleted agent keeps nobody
     assert refused(laptop, "host", "remove", "box") == (2, "host_unknown")
     assert [row["host"] for row in asked(laptop, "fleet", "status")[1]["database"]["hosts"]] == ["laptop"]
+    code, again = asked(laptop, "host", "add", "me@box", "--path", str(box.root))  # its checkout still says it is box
+    assert (code, again["host"], again["trouble"]) == (0, "box", None), again
+    assert asked(laptop, "host", "remove", "box")[0] == 0
 
 
 def test_a_machine_that_cannot_be_a_host_is_left_as_it_was(laptop, box, owner):

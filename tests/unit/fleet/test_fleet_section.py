@@ -53,3 +53,13 @@ def test_a_section_in_another_form_is_not_taken_out():
     with pytest.raises(BadRequest) as caught:
         without_fleet('fleet = {dsn = "host=db", project = "shop", host = "box"}\n')
     assert caught.value.code == "bad_config"
+
+
+def test_a_host_that_comes_back_gets_the_login_of_its_new_role_and_keeps_the_rest():
+    text = with_fleet("# mine\n", VALUES, ["laptop"]).replace("[fleet]\n", "[fleet]\nplaces = 3\n")
+    new = {**VALUES, "dsn": "host=db dbname=fleet user=b passfile=/s/a.pgpass"}
+    assert with_fleet(text, new, ["laptop"]) == text.replace("user=a", "user=b")
+    written_by_hand = text.replace(f'"{VALUES["dsn"]}"', f"'{VALUES['dsn']}'")
+    with pytest.raises(BadRequest) as caught:
+        with_fleet(written_by_hand, new, ["laptop"])
+    assert caught.value.code == "bad_config"
