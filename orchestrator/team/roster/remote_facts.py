@@ -11,6 +11,8 @@ from orchestrator.core import agent_status, state
 
 SHOWN_BY_PRESENCE = ("idle", "parked", "unknown")
 """Statuses that no record shows."""
+UNTIL_A_CALL = ("starting", "busy", "blocked", "stalled")
+"""Statuses that end with a call of the agent's CLI."""
 
 
 @dataclass
@@ -36,6 +38,9 @@ class RemoteFacts:
         if by_records[0] != "unknown" or not self.row or self.row.get("epoch") != agent.epoch:
             return by_records
         # Where the records do not show what it does, its owner does; unless they are newer than what that published.
-        if self.row["status"] not in SHOWN_BY_PRESENCE:
+        shown = str(self.row["status"])
+        if shown in UNTIL_A_CALL:  # a live host publishes every change within seconds, so the call was just now
+            return "idle", "between two calls"
+        if shown not in SHOWN_BY_PRESENCE:
             return "unknown", f"host {self.host} has not reported what it does now"
-        return str(self.row["status"]), str(self.row.get("reason", ""))
+        return shown, str(self.row.get("reason", ""))
