@@ -271,7 +271,7 @@ def attach(
             f"how {name} is reached was not kept here",
             f"ssh -t BOX, then: orchestrator attach {agent or 'AGENT'}",
         )
-    words = [known["program"], "-C", known["path"], "attach", agent] if agent else ["tmux", "attach"]
+    words = [known["program"], "-C", known["path"], "attach", agent] if agent else ["tmux", "-u", "attach"]
     command = [*known["ssh"], "-t", known["address"], shlex.join(words)]
     if as_json:
         output.print_json({"host": name, "command": command})

@@ -100,6 +100,7 @@ def add(
             again = ", already queued before" if answer.get("duplicate") else ""
             output.say(
                 f"{answer['task_id']}: {answer['state']} at position {answer['position']} of {agent_id}{again}"
+                + _later(answer, "it runs")
             )
         if not wait:
             if as_json:
@@ -154,7 +155,13 @@ def cancel(
     if as_json:
         output.print_json({"agent_id": agent_id, **answer})
     else:
-        output.say(f"{task_id} of {agent_id}: {answer['state']}, now {answer.get('task_state', 'unknown')}")
+        now = f"{task_id} of {agent_id}: {answer['state']}, now {answer.get('task_state', 'unknown')}"
+        output.say(now + _later(answer, "it ends"))
+
+
+def _later(answer: dict[str, Any], what: str) -> str:
+    """What an absent host puts off; "" if the agent's host is there."""
+    return f"; {what} when its host is back, which is {answer['host_state']}" if answer.get("host_state") else ""
 
 
 def _follow(source: FromDaemon, agent_id: str, task_id: str, since: int, shown: EventText | None) -> dict[str, Any]:

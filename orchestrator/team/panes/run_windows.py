@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +34,8 @@ from orchestrator.tmux.servers import tmux
 log = structlog.get_logger()
 
 SAVED_AGAIN_S = 2.0
+FOLLOW, WATCH = ("broadcast", "--follow"), ("status", "--watch")
+"""What the first pane of a session of ours shows: the team's broadcast, or the agents of this host."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ class RunWindows:
                 return MasterWindow(socket, pane, detached=False)
         return self._detached(make, self.session_name())
 
-    def _detached(self, make: bool, name: str) -> MasterWindow | None:
+    def _detached(self, make: bool, name: str, shown: Sequence[str] = FOLLOW) -> MasterWindow | None:
+        """The window outside tmux, whose first pane runs our command ``shown``; None if it is not to be made."""
         config = self._roster.config()
         socket = TmuxSocket(name=config.tmux_socket or None)
         if make:
@@ -93,7 +97,7 @@ class RunWindows:
         pane = splits.make_detached(
             socket,
             name,
-            project_location.own_command("broadcast", "--follow"),
+            project_location.own_command(*shown),
             str(self._roster.root),
             width=config.session_width,
             height=config.session_height,
@@ -171,7 +175,9 @@ class RunWindows:
             run = self._roster.runs.get(run_id)
             if run is not None and run.live:
                 return run
-            place = await asyncio.to_thread(self._detached, make=True, name=self.session_name(run_id))
+            # The broadcast is written at the home; elsewhere this host's own agents can be shown.
+            shown = WATCH if home else FOLLOW
+            place = await asyncio.to_thread(self._detached, make=True, name=self.session_name(run_id), shown=shown)
             assert place is not None
             if run is None:
                 return await self._new_run(place, None, run_id, home)

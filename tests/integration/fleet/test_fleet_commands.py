@@ -152,6 +152,9 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
     assert (code, made["host"], made["ready"]) == (0, "box", True), made
     code, done = asked(laptop, "task", "add", "builder", "--command", "pwd", "--wait")
     assert code == 0, done
+    first = box.server.run("list-panes", "-a", "-F", "#{pane_start_command}").splitlines()[0]
+    assert "status" in first, "the broadcast is written at the home only"
+    assert "--watch" in first
     assert asked(laptop, "why", "builder")[0] == 0
     for stage in (laptop, box):  # the copy at the home of the run, and the logs of the owner
         code, report = asked(stage, "verify", "--fleet")
