@@ -42,11 +42,18 @@ POLICIES = (
 
 
 def planned(
-    roster: Roster, spec: AgentSpec, role: Role | None, client_name: str, inherited: dict[str, str]
+    roster: Roster,
+    spec: AgentSpec,
+    role: Role | None,
+    client_name: str,
+    inherited: Mapping[str, str],
+    *,
+    whose: str = "the master's CLI",
 ) -> dict[str, Any]:
     """Check a spec completely, before anything is written.
 
-    Values missing in the call come from the file of its ``role``, then from the configuration.
+    Values missing in the call come from the file of its ``role``, then from the configuration. The agent gets
+    ``inherited``, the environment of ``whose``.
     """
     slug(spec.name)
     config = roster.config()
@@ -59,10 +66,10 @@ def planned(
     if row_.name == "command" and not command and "command" in roster.withheld():
         raise untrusted({PROJECT_FILE: ["command"]})
     table.check_wishes(row_, model, approval, command)
-    launch_files.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")))
+    launch_files.check_program(row_, command, spec.env.get("PATH", inherited.get("PATH", "")), whose)
     cwd = confine(roster.root, spec.cwd or ".", what="cwd")
     if not Path(cwd).is_dir():
-        raise BadRequest("bad_argument", f"cwd {spec.cwd!r} is no directory")
+        raise BadRequest("bad_argument", f"cwd {spec.cwd!r} is no directory", "make it, or name another one")
     checked_env(spec.env)
     policies = {name: getattr(config, name) for name in POLICIES} | spec.policies
     if policies["on_pane_closed"] == "auto":

@@ -393,4 +393,8 @@ def _as_error(entry: AgentEntry, failure: dict[str, Any], last_lines: list[str])
         message = f"agent {entry.agent_id} did not start: host {entry.state.host} says: {reason}"
         return BadRequest(code, message, **facts)
     code = code if code in ("no_room", "no_tmux", "tmux_failed", "not_ready") else "launch_failed"
-    return Environment(code, f"agent {entry.agent_id} did not start: {reason}", **facts)
+    if not entry.state.fleet:
+        return Environment(code, f"agent {entry.agent_id} did not start: {reason}", **facts)
+    step = "" if last_lines else "repair the named cause on that host, then create the agent again"
+    message = f"agent {entry.agent_id} did not start on host {entry.state.host}: {reason}"
+    return Environment(code, message, step, **facts)

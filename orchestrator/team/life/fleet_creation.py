@@ -108,7 +108,8 @@ def placed_spec(roster: Roster, wanted: Mapping[str, Any], command: Sequence[str
         worktree=bool(wanted.get("worktree")),
     )
     role = catalogue.read(roster.root).roles.get(spec.role)
-    return {**planned(roster, spec, role, "", dict(os.environ)), "env_names": sorted(names)}
+    daemon = f"the daemon on host {roster.fleet.host}" if roster.fleet is not None else "the daemon"
+    return {**planned(roster, spec, role, "", os.environ, whose=daemon), "env_names": sorted(names)}
 
 
 async def make(supervisor: Supervisor, run_id: str, home: str, agents: Sequence[PostedAgent]) -> list[AgentEntry]:

@@ -91,11 +91,11 @@ def command_line(command: Sequence[str], configured: str) -> tuple[str, ...]:
         raise BadRequest("bad_config", f"the setting `command` is no command line: {error}") from error
 
 
-def check_program(row: Engine, command: Sequence[str], path: str) -> None:
-    """Environment ``engine_missing`` unless the engine's program is on that PATH."""
+def check_program(row: Engine, command: Sequence[str], path: str, whose: str) -> None:
+    """Environment ``engine_missing`` unless the engine's program is on that PATH, which is that of ``whose``."""
     program = row.program or (command[0] if command else "")
     if program and shutil.which(program, path=path) is None:
-        raise Environment("engine_missing", f"{program} is not on the PATH of the master's CLI")
+        raise Environment("engine_missing", f"{program} is not on the PATH of {whose}")
 
 
 def _launch(roster: Roster, entry: AgentEntry, spec: Mapping[str, Any], epoch: int, env: Mapping[str, str]) -> Launch:

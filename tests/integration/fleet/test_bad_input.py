@@ -1,6 +1,7 @@
 """What a user may get wrong about a fleet, with real daemons: one coded error each, and nothing half made."""
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -102,6 +103,24 @@ def test_a_host_or_an_engine_that_is_not_there_is_refused_and_nothing_is_made(fl
     assert fleet.agents() == {}
     assert fleet.master.do("agent_list", scope="all")["agents"] == []
     works(fleet)
+
+
+def test_an_agent_that_its_host_cannot_start_says_which_host_and_why(fleet, fleet_server):
+    accept = {"hosts": ["a"], "commands": {"build": "no-such-program {prompt}"}}
+    env = {"ORCHESTRATOR_FLEET_ACCEPT": json.dumps(accept)}
+    host = host_of(fleet, "c", fleet_server.add_host(fleet.project, "c"), env=env)
+    until(lambda: (host.fleet() or {}).get("renewed_s") is not None)
+    for agent, said in (
+        ({"engine": "command", "command": ["build"]}, "no-such-program is not on the PATH of the daemon on host c"),
+        ({"cwd": "nowhere"}, "cwd 'nowhere' is no directory"),
+    ):
+        call = {"name": "w", "role": "r", "engine": "shell", "host": "c", **agent}
+        told, error = fleet.master.told(fleet.master.ask("agent_create", **call))
+        assert error, told
+        assert told["error"]["code"] == "launch_failed"
+        assert told["error"]["message"].startswith("agent w")
+        assert f"did not start on host c: {said}" in told["error"]["message"]
+        assert "pane" not in told["error"]["next_step"], "it has none"
 
 
 def test_a_host_with_a_wrong_role_or_password_is_no_host_and_its_own_team_works(fleet, fleet_server):
