@@ -24,7 +24,7 @@ from benchmarks.trees import ROOT, GroupRun, Tree, end_left_processes
 ROUNDS = 5
 GROUPS = (
     "commands", "relays", "starts", "cycles", "profile", "waits", "tmux", "large", "growth", "recovery", "day",
-    "squads", "spawn", "gsd", "gsd_index", "gsd_team", "faces",
+    "squads", "spawn", "gsd", "gsd_index", "gsd_team", "faces", "fleet",
 )  # fmt: skip
 WIDTHS = (62, 32, 32, 28, 14, 6)
 

@@ -30,11 +30,12 @@ async def agents(project: Project, leader: Wire, names: list[str], command: list
             ready_wait_ms=0,
         )
         for row in made["agents"]:
-            wires[row["agent_id"]] = await _agent(project, row["agent_id"])
+            wires[row["agent_id"]] = await agent(project, row["agent_id"])
     return wires
 
 
-async def _agent(project: Project, agent_id: str) -> Wire:
+async def agent(project: Project, agent_id: str) -> Wire:
+    """Who speaks for this agent and has asked once for a task."""
     launch = json.loads((project.root / ".agents/agents" / agent_id / "engine/launch.json").read_text())
     claim = {"id": agent_id, "epoch": launch["epoch"], "secret": launch["secret"]}
     wire = await _wire(project, agent_socket(agent_id), kind="relay", agent=claim)

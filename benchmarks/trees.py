@@ -74,10 +74,12 @@ class GroupRun:
         self._process.stdout.close()  # type: ignore[union-attr]
 
 
-def end_left_processes(place: Path) -> None:
-    """End what still runs of this run: every process whose environment names its directory."""
-    word = str(place).encode()
+def end_left_processes(place: Path) -> int:
+    """End what still runs of this run: every process whose environment names its directory; how many."""
+    word, ended = str(place).encode(), 0
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and int(entry.name) != os.getpid() and word in (entry / "environ").read_bytes():
                 os.kill(int(entry.name), signal.SIGKILL)
+                ended += 1
+    return ended
