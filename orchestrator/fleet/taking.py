@@ -20,7 +20,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core import fleet_rules
 from orchestrator.core.fleet_rules import PostedCall
-from orchestrator.fleet.database_functions import FleetDatabase, OwnAgent, Post
+from orchestrator.fleet.database_functions import POSTS_A_ROUND, FleetDatabase, OwnAgent, Post
 from orchestrator.fleet.fleet_agent_ids import local_id, own_entry
 from orchestrator.fleet.leases import Lease
 from orchestrator.team.life.fleet_creation import PostedAgent
@@ -126,15 +126,16 @@ class Taking:
             failpoints.passed("fleet:taken")
             await self._create([post for post in posts if post.kind == "create"])
             written: list[AgentEntry] = []
+            names = []
             for name, group in groupby(posts, key=lambda post: post.agent):
-                entry = own_entry(self._roster, name)
+                entry, taken = own_entry(self._roster, name), list(group)
                 if entry is not None:
                     written.append(entry)
-                    self._record(entry, [post for post in group if post.kind != "create"])
+                    self._record(entry, taken)
+                    if len(taken) == POSTS_A_ROUND:  # of fewer, none was left; what came since is told by itself
+                        names.append(name)
             for entry in written:
                 await self._roster.durable(entry)
-            made = (post.agent for post in posts if own_entry(self._roster, post.agent) is not None)
-            names = list(dict.fromkeys(made))
 
     def _record(self, entry: AgentEntry, posts: list[Post]) -> None:
         """Write the record of each post; nothing happens between a decision and its record."""

@@ -12,6 +12,7 @@ from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Conflict
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
+from orchestrator.fleet import taking
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
@@ -185,6 +186,33 @@ async def test_an_owner_that_was_killed_takes_what_was_posted_meanwhile(tmp_path
             await deliver(owner, agent_id, f"t{n}")
             await report(owner, agent_id, f"t{n}")
         await until(lambda: all(home.entry(agent_id).state.ended(f"t{n}") for n in (1, 2, 3)))
+
+
+@on_a_loop
+async def test_posts_are_taken_in_full_rounds_and_an_empty_one_is_not_asked_for(tmp_path, monkeypatch):
+    """A round that is not full has taken all: another statement for each task would find nothing."""
+    monkeypatch.setattr(taking, "POSTS_A_ROUND", 2)
+    async with fleet(tmp_path, "a", "b") as (_model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "b")
+        await until(lambda: (agent_id, 1) in owner.supervisor.launched)
+        await owner.crash()
+        for n in range(5):
+            await delivery.enqueue(home.roster, agent_id, task_id=f"t{n}", payload=n, req=f"c:t{n}")
+        owner.start()
+        whole, rounds = owner.database.take, []
+
+        async def take(after, each=2):
+            posts = await whole(after, each)
+            rounds.append(len(posts))
+            return posts
+
+        monkeypatch.setattr(owner.database, "take", take)
+        await owner.member.begin()
+        await owner.member.taking.take([agent_id])
+        assert rounds == [2, 2, 1]
+        assert owner.entry(agent_id).state.ref == 6
 
 
 @on_a_loop
