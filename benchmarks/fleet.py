@@ -37,10 +37,14 @@ FIGURES = (
     Figure("direct_ratio_p50", "  to the raw chain, p50", at_most=3),
     Figure("direct_ratio_p95", "  to the raw chain, p95", at_most=3),
     Figure("transactions", "  transactions of the database, a task", at_most=7),
-    Figure("syncs", "  syncs of the hosts, a task", at_most=2),
+    Figure("logs", "  syncs of agents' logs, a task", at_most=2),
+    Figure("others", "  other syncs of the hosts (broadcast, meta.json), a task"),
+    Figure("cpu", "  CPU of the hosts, a task", "ms"),
     *paced("relayed", "  with relays at both ends", 12, 35),
     Figure("cycles", "cycles (enqueue, handed out, result, told at home)", "/s", at_least=400),
+    Figure("cycles_cpu", "  CPU of the hosts, a cycle", "ms"),
     Figure("relayed_cycles", "  with relays at both ends", "/s", at_least=250),
+    Figure("tasks", "tasks so far: none lost, none twice, else the group fails"),
     Figure("idle", "idle host, statements", "/s", at_most=1),
     Figure("takeover_s", "kill -9 of a host -> its shell agent ends the task elsewhere", "s", at_most=25),
     Figure(
@@ -73,13 +77,15 @@ async def rounds() -> AsyncIterator[dict[str, float]]:
 async def one_round(fleet: Fleet, direct: Side, relayed: Side) -> dict[str, float]:
     out: dict[str, float] = {}
     tasks = PER_S * SECONDS
-    transactions, syncs = fleet.transactions(), fleet.syncs()
+    before = fleet.used()
     out |= await beside(fleet, direct, "direct")
-    out["transactions"] = (fleet.transactions() - transactions) / tasks
-    out["syncs"] = (fleet.syncs() - syncs) / tasks
+    out |= {name: (used - before[name]) / tasks for name, used in fleet.used().items()}
     out |= await beside(fleet, relayed, "relayed")
+    before = fleet.used()
     out["cycles"] = await direct.saturated(CYCLES, UNSETTLED)
+    out["cycles_cpu"] = (fleet.used()["cpu"] - before["cpu"]) / CYCLES
     out["relayed_cycles"] = await relayed.saturated(CYCLES // 2, UNSETTLED)
+    out["tasks"] = direct.checked + relayed.checked
     return out
 
 

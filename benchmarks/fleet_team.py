@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from benchmarks import sockets
-from benchmarks.project import Project
+from benchmarks.project import Project, cpu_s
 from benchmarks.trees import end_left_processes
 from benchmarks.wire import Wire
 from orchestrator.base.final_states import TERMINAL
@@ -31,7 +31,8 @@ VICTIM = "victim"
 NAME = "bench"
 PLACES = 100
 AT_ONCE = 4
-WAIT_MS = 50_000
+WAIT_MS, READ_S = 50_000, 0.02
+"""Of a read of the broadcast, and the pause after each: a master does not read after each single event."""
 ACCEPT = {"hosts": ["*"], "commands": {"idle": "sleep 86400"}}
 PAYLOAD = {"command": "true", "note": "x" * 160}
 COUNT_SYNCS = """\
@@ -39,21 +40,27 @@ import sys
 if "daemon" in sys.orig_argv:
     import mmap, os, threading
     lock, counts = threading.Lock(), {}
-    def counted(real):
+    def counted(call):
+        real = getattr(os, call)
         def sync(fd):
             real(fd)
+            name = os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
+            kind = "logs" if name.startswith(("inbox", "outbox")) else "others"
             with lock:
-                pid = os.getpid()
-                if pid not in counts:
-                    file = os.open(f"{PLACE}/{pid}", os.O_RDWR | os.O_CREAT)
+                key = f"{PLACE}/{os.getpid()}.{kind}"
+                if key not in counts:
+                    file = os.open(key, os.O_RDWR | os.O_CREAT)
                     os.truncate(file, 8)
-                    counts[pid] = mmap.mmap(file, 8)
-                number = int.from_bytes(counts[pid], "little") + 1
-                counts[pid][:] = number.to_bytes(8, "little")
-        return sync
-    os.fsync, os.fdatasync = counted(os.fsync), counted(os.fdatasync)
+                    counts[key] = mmap.mmap(file, 8)
+                number = int.from_bytes(counts[key], "little") + 1
+                counts[key][:] = number.to_bytes(8, "little")
+        setattr(os, call, sync)
+    counted("fdatasync"), counted("fsync")
 """
-"""Run first by each Python program of a host: a daemon keeps the number of its syncs in a file named by its pid."""
+"""Run first by each Python program of a host: a daemon keeps its numbers of syncs in files named by its pid.
+
+Apart from the logs of agents it syncs the broadcast of a run, and the meta.json of an agent, which is replaced.
+"""
 
 
 class Host(Project):
@@ -72,18 +79,18 @@ class Host(Project):
         self._counts = self.directory / "syncs"
         self._counts.mkdir()
         self.site(f"PLACE = {str(self._counts)!r}\n{COUNT_SYNCS}")
-        self._pid = 0
+        self.pid = 0
 
     def start(self) -> None:
         """Start the daemon."""
         done = self.command("daemon", "start")
         if done.returncode:
             raise RuntimeError(done.stdout + done.stderr)
-        self._pid = self.daemon_pid()
+        self.pid = self.daemon_pid()
 
-    def syncs(self) -> int:
-        """How often the daemon has synced a file."""
-        file = self._counts / str(self._pid)
+    def syncs(self, kind: str) -> int:
+        """How often the daemon has synced files of this kind: `logs` of agents, or `others`."""
+        file = self._counts / f"{self.pid}.{kind}"
         return int.from_bytes(file.read_bytes(), "little") if file.exists() else 0
 
     def ended(self) -> None:
@@ -98,6 +105,7 @@ class Fleet:
     def __init__(self, cluster: PrivateCluster, owner: psycopg.Connection[Any]) -> None:
         self.cluster, self.owner = cluster, owner
         self.hosts: list[Host] = []
+        self.run_id = ""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -120,7 +128,7 @@ class Fleet:
                 finally:
                     for host in fleet.hosts:
                         host.ended()
-                        await host.close()
+                    await together(host.close() for host in fleet.hosts)
 
     @property
     def home(self) -> Host:
@@ -150,6 +158,7 @@ class Fleet:
                 ready_wait_ms=0,
             )  # fmt: skip
             ids = [row["agent_id"] for row in made["agents"]]
+            self.run_id = made["agents"][0]["run_id"]
             while not await _recorded(master, ids):
                 await asyncio.sleep(0.1)
             direct.append(await together(_direct(host, agent_id) for agent_id in ids[:DIRECT]))
@@ -163,9 +172,18 @@ class Fleet:
         ).fetchall()
         return int(row[0])
 
-    def syncs(self) -> int:
-        """The syncs of all daemons so far."""
-        return sum(host.syncs() for host in self.members)
+    def used(self) -> dict[str, float]:
+        """What the fleet has used so far: transactions, syncs of logs and others, ms of CPU of the daemons."""
+        return {
+            "transactions": self.transactions(),
+            "logs": self._syncs("logs"),
+            "others": self._syncs("others"),
+            "cpu": cpu_s(*(host.pid for host in self.members)) * 1000,
+        }
+
+    def _syncs(self, kind: str) -> int:
+        """The syncs of all daemons so far, of `logs` or of `others`."""
+        return sum(host.syncs(kind) for host in self.members)
 
     def outboxes(self) -> Iterator[dict[str, Any]]:
         """The records of the outboxes of all agents, each read from the files of its owner."""
@@ -237,6 +255,7 @@ class Side:
         self._told: Counter[str] = Counter()
         self._cursor = 0
         self._count = 0
+        self.checked = 0
         self._serving = [asyncio.create_task(self._serve(*agent)) for agent in agents]
 
     async def close(self) -> None:
@@ -292,7 +311,7 @@ class Side:
             twice = [task for task in tasks if found[task] > 1]
             if lost or twice:
                 raise RuntimeError(f"of {len(tasks)} tasks {len(lost)} lost and {len(twice)} twice: {where}")
-        print(f"{self._name}: {len(tasks)} tasks, 0 lost, 0 twice", flush=True)
+        self.checked += len(tasks)
 
     def _recorded(self) -> tuple[Counter[str], Counter[str]]:
         delivered: Counter[str] = Counter()
@@ -329,5 +348,6 @@ class Side:
                     self._told[task_id] += 1
                     count -= 1
                     self._free.release()
+            await asyncio.sleep(READ_S)
 
     _free = asyncio.Semaphore(0)
