@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from orchestrator.base.clock import Clock, SystemClock
+from orchestrator.base.platform import process_facts
 from orchestrator.base.platform.basic_facts import LINUX, ProcessEnd
 from orchestrator.base.platform.process_facts import alive, has_ended, start_time, stat_of, words_of
 from orchestrator.base.waiting import elapse
@@ -31,6 +32,8 @@ SPARED = b"tmux"
 """The beginning of a tmux server's name. It is never ended for what started it: it may hold other people's work."""
 UNREADABLE = (psutil.Error, OSError)
 """What psutil raises for a process that has ended or is not ours to look into."""
+SUSPENDED = (b"T", b"t")
+"""The states of a process that was stopped, by a signal or by a debugger."""
 
 _CLOCK = SystemClock()  # of the kernel's own moments, which no test's clock moves
 
@@ -169,11 +172,12 @@ def stopped_below(pids: Collection[int]) -> dict[int, int]:
     """
     parents: dict[int, int] = {}
     stopped: list[int] = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(*UNREADABLE), process.oneshot():
-            parents[process.pid] = process.ppid()
-            if process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
-                stopped.append(process.pid)
+    for each in process_facts.pids():  # not by psutil, which takes four times as long, every few seconds
+        stat = stat_of(each)
+        if stat is not None:
+            parents[each] = stat.parent
+            if stat.state in SUSPENDED:
+                stopped.append(each)
     below: dict[int, int] = {}
     for pid in stopped:
         at = pid
