@@ -114,7 +114,7 @@ def _of_agent(source: Facts, agent_id: str) -> dict[str, Any]:
 
 def _summary(task: dict[str, Any]) -> dict[str, Any]:
     """A task without what may be large."""
-    return {key: value for key, value in task.items() if key not in ("payload", "result", "attempts")}
+    return {key: value for key, value in task.items() if key not in ("payload", "result", "attempts", "late")}
 
 
 def _print_table(tasks: list[dict[str, Any]]) -> None:

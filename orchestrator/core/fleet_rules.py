@@ -1,7 +1,8 @@
 """Decides for agents of a fleet: what taking a post causes, what follows a move, whether an owner may act. No I/O.
 
 An agent of a fleet obeys the rules of `decisions` and `supervision` as every agent. Three things are its own: its
-calls come as numbered posts from a database, its host may be lost, its owner may have been replaced unnoticed.
+calls come as numbered posts from a database, its host may be lost and return late, its owner may have been replaced
+unnoticed.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from orchestrator.base.final_states import TERMINAL
 from orchestrator.core import decisions
-from orchestrator.core.record_drafts import happened, inbox_draft
+from orchestrator.core.record_drafts import happened, inbox_draft, titled
 from orchestrator.core.record_types import EXITS, Draft
 from orchestrator.core.state import ENDED_LIVES, Agent
 from orchestrator.core.supervision import REFUSED_BY_HOST
 
 SUSPEND_AFTER_S = 10.0
 """Age of the last renewal from which an owner hands out nothing more of an agent that may move."""
+MAX_LATE = 100
+"""Maximum number of late ends that are recorded of one agent: a former owner that lies cannot fill its log."""
 
 
 class PostedCall(NamedTuple):
@@ -90,6 +94,44 @@ def moved(agent: Agent, *, at: str, fence: int, host: str, lost_host: str, place
     reason = f"{EXITS['host_lost']}; it moved from {lost_host} to {host}"
     fields: dict[str, Any] = {"fence": fence, "host": host, "placed": dict(placed)}
     return [happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=reason, **fields)]
+
+
+class LateEnd(NamedTuple):
+    """How a task ended on a former owner, as that reports it.
+
+    ``fence`` and ``host`` are what the database knows of the report; the rest is text of that host, and any of it may
+    be wrong. ``left_out`` says why the payload is not here, or "".
+    """
+
+    fence: int
+    host: str
+    task_id: str
+    kind: str
+    payload: Any = None
+    left_out: str = ""
+
+
+def late_end(agent: Agent, end: LateEnd, *, fence: int, visible_inbox: int, at: str) -> list[Draft]:
+    """The record of an end that a former owner could not ship in time; nothing if it says nothing new.
+
+    It is no terminal event: the outcome of the task is what the owner under ``fence`` records. At most one is
+    recorded of a task and a former owner, and `MAX_LATE` of an agent. Nothing is recorded if the host did not have
+    the agent under that fence, nor of a task that is not known, or not durable yet (``visible_inbox``).
+    """
+    task = agent.unfinished.get(end.task_id)
+    known = task.seq <= visible_inbox if task is not None else agent.ended(end.task_id) is not None
+    owned = end.fence < fence and agent.owners.get(str(end.fence)) == end.host
+    if not known or not owned or end.kind not in TERMINAL or agent.life in ("new", "deleted"):
+        return []
+    if end.fence in agent.late.get(end.task_id, ()) or sum(map(len, agent.late.values())) >= MAX_LATE:
+        return []
+    reason = f"host {end.host} reported it after the agent had moved; it is not the outcome"
+    fields: dict[str, Any] = {"kind": end.kind, "fence": end.fence, "host": end.host}
+    fields["reason"] = f"{reason}; {end.left_out}" if end.left_out else reason
+    if end.payload is not None:
+        fields["payload"] = end.payload
+    name = titled(task) if task is not None else {"task_id": end.task_id}
+    return [happened(agent, "late", at, by="orchestrator", **name, **fields)]
 
 
 def may_act(*, moves: bool, fenced: bool, renewal_age_s: float) -> Literal["act", "suspend", "fenced"]:

@@ -17,13 +17,13 @@ OUTBOX_TYPES = frozenset(
     {
         "starting", "ready", "delivered", "ack", "progress", "cancel_requested", "result", "error", "canceled",
         "requeued", "parked", "woken", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted",
-        "failed", "stopped", "deleted", "answered", "lost",
+        "failed", "stopped", "deleted", "answered", "lost", "late",
     }
 )  # fmt: skip
 LIFECYCLE = frozenset(
     {
         "starting", "ready", "stalled", "recovered", "blocked", "unblocked", "exited", "restarted", "failed",
-        "stopped", "deleted", "requeued",
+        "stopped", "deleted", "requeued", "late",
     }
 )  # fmt: skip
 BROADCAST_TYPES = TERMINAL | LIFECYCLE

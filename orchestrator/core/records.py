@@ -258,6 +258,25 @@ class Requeued(_Happened):
     """Why, in words."""
 
 
+class Late(_Happened):
+    """A lost host returned and reported an end of the task that came too late. It is never the task's outcome."""
+
+    type: Literal["late"]
+    task_id: TaskId
+    """The task."""
+    title: Annotated[str | None, Field(max_length=80, description="the task's title, for people")] = None
+    kind: Literal["result", "error", "canceled"]
+    """How the task ended on that host."""
+    fence: Annotated[
+        int | None, Field(ge=1, description="number of the owner that reports it; absent after a repair")
+    ] = None
+    host: Annotated[str | None, Field(description="host that reports it; absent after a repair")] = None
+    reason: str
+    """Why it is late, in words."""
+    payload: Any = None
+    """What the agent gave with it there; left out if it is too large."""
+
+
 class Parked(_Happened):
     """The agent ended its turn and costs nothing until it is woken; or it was woken."""
 
@@ -421,6 +440,7 @@ OutboxRecord = Annotated[
     | CancelRequested
     | Ended
     | Requeued
+    | Late
     | Parked
     | Judged
     | ItemAnswered
@@ -461,7 +481,9 @@ class BroadcastRecord(BaseModel):
     payload_bytes: Annotated[int | None, Field(description="size of a payload too large to repeat here")] = None
     reason: str | None = None
     """As in the outbox record."""
-    kind: Annotated[str | None, Field(description="of blocked and unblocked: what blocks")] = None
+    kind: Annotated[
+        str | None, Field(description="of blocked and unblocked: what blocks; of late: how the task ended there")
+    ] = None
     until: Annotated[str | None, Field(description="of blocked: when it ends, as the CLI shows it")] = None
     mac: Mac = None
     crc: Crc

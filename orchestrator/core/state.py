@@ -78,6 +78,12 @@ LIFE_EDGES: dict[tuple[str, str], str] = {
     ("exited", "lost"): "exited",
     ("failed", "lost"): "failed",
     ("stopped", "lost"): "stopped",
+    # A former owner of a moved agent reports the end of a task. It changes no status and no outcome.
+    ("starting", "late"): "starting",
+    ("ready", "late"): "ready",
+    ("exited", "late"): "exited",
+    ("failed", "late"): "failed",
+    ("stopped", "late"): "stopped",
 }
 ENDED_LIVES = frozenset({"failed", "stopped", "deleted"})
 TASK_RECORDS = frozenset(record for _, record in TASK_EDGES)
@@ -144,6 +150,7 @@ class Task:
     began: str | None = None  # `at` of its first delivery
     lent: str | None = None  # `at` of this attempt's delivery
     lost_why: str = ""  # why the attempt before this one was lost
+    late: dict[str, Any] = field(default_factory=dict)  # what a former owner reported last: kind, reason, payload
 
 
 class LastEnd(NamedTuple):
@@ -199,6 +206,8 @@ class Agent:
     ref: int = 0  # number of the last post of the fleet that was taken
     fence: int = 0  # of the fleet: number of the owner that launched the current epoch; 0: a local agent
     host: str = ""  # that owner
+    owners: dict[str, str] = field(default_factory=dict)  # by fence: every owner that launched an epoch
+    late: dict[str, list[int]] = field(default_factory=dict)  # by task: fences under which it ended too late
     stop_asked: int = 0  # seq of the inbox `stop`
     stop_force: bool = False
     blocks: dict[str, Block] = field(default_factory=dict)  # by kind: each cause is lifted separately; newest last
@@ -396,6 +405,22 @@ def _task_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         task.state = after
 
 
+def _owned_by(agent: Agent, fence: int, host: str) -> None:
+    agent.fence, agent.host = fence, host
+    if fence:
+        agent.owners[str(fence)] = host
+
+
+def _came_late(agent: Agent, record: dict[str, Any]) -> None:
+    task_id = record["task_id"]
+    task = agent.unfinished.get(task_id)
+    if task is None and agent.ended(task_id) is None:
+        raise _illegal(record, f"task {task_id!r}, which was never asked for")
+    agent.late.setdefault(task_id, []).append(record.get("fence") or 0)
+    if task is not None:
+        task.late = {key: record[key] for key in ("kind", "reason", "payload") if record.get(key) is not None}
+
+
 def _newest(answers: dict[str, ItemAnswer]) -> dict[str, ItemAnswer]:
     """The newest answers. Dismissals have their own limit, so that many other answers do not displace them."""
     dismissed = [item for item, answer in answers.items() if answer.decision == "dismiss"]
@@ -414,12 +439,12 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
         agent.spec = record
         agent.created_at = record["at"]
         agent.ref = max(agent.ref, record.get("ref") or 0)
-        agent.fence, agent.host = agent.fleet.get("fence", 0), agent.fleet.get("host", "")
+        _owned_by(agent, agent.fleet.get("fence", 0), agent.fleet.get("host", ""))
     elif kind == "restarted":
         request_seq = record.get("asked")
         moved_to = record.get("fence")
         if moved_to is not None:
-            agent.fence, agent.host = moved_to, record.get("host") or ""
+            _owned_by(agent, moved_to, record.get("host") or "")
             agent.spec = {**agent.spec, **(record.get("placed") or {})}
         if request_seq is None:
             if not record.get("pane_closed") and moved_to is None:
@@ -458,6 +483,8 @@ def _life_happened(agent: Agent, kind: str, record: dict[str, Any]) -> None:
             agent.errors.pop(record.get("task_id") or "", None)
         if len(agent.answers) > 3 * REMEMBERED_ANSWERS:
             agent.answers = _newest(agent.answers)
+    elif kind == "late":
+        _came_late(agent, record)
     elif kind in ("stalled", "recovered"):
         agent.stalled = (record.get("reason") or "stalled") if kind == "stalled" else None
         agent.proofs["stalled"] = Proof("outbox", record["seq"], kind, record["at"])

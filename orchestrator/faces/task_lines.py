@@ -36,6 +36,9 @@ def task_lines(task: dict[str, Any], root: Path, *, ascii_only: bool = False) ->
     for attempt in task["attempts"]:
         end = f"{attempt['how'] or 'runs'}" + (f": {attempt['reason']}" if attempt["reason"] else "")
         lines.append(f"{'attempt ' + str(attempt['attempt']) + ':':<12}{_clock(attempt['delivered_at'])} {end}")
+    for late in task["late"]:
+        lines.append(f"{'late:':<12}{_clock(late['at'])} {late['kind']}, not the outcome: {late['reason']}")
+        lines += _indented(late["payload"]) if late["payload"] is not None else []
     lines += ["request:", *_indented(task["payload"])]
     if task["ended_at"]:
         lines += [f"{state}:" if task["result"] is not None else f"{state}, without a payload"]

@@ -77,7 +77,8 @@ class HostRow(NamedTuple):
 class OwnAgent(NamedTuple):
     """An agent that this host owns: its fence, and how far its posts and its mirror go.
 
-    ``ends``: its host was given up and it does not move: the new owner only writes its end.
+    ``ends``: its host was given up and it does not move: the new owner only writes its end. ``late`` is the number of
+    its last late line.
     """
 
     agent: str
@@ -89,6 +90,7 @@ class OwnAgent(NamedTuple):
     out_seq: int
     on_host_lost: OnHostLost
     ends: bool
+    late: int = 0
 
 
 class HomeAgent(NamedTuple):
@@ -310,6 +312,20 @@ class LateLine(NamedTuple):
     line: str
 
 
+class KeptLateLine(NamedTuple):
+    """A late line as the database keeps it: its number, the fence that its sender gave, and who that was.
+
+    Any host may have sent it, so nothing is certain but ``n`` and ``by_host``. ``line`` is "" if it is too long.
+    """
+
+    n: int
+    fence: int
+    by_host: str
+    log: str
+    seq: int
+    line: str
+
+
 NewsKind = Literal["posts", "log", "ask", "answer", "moved"]
 
 
@@ -391,8 +407,8 @@ class FleetDatabase(Protocol):
     async def late(self, agent: str, fence: int, lines: Sequence[LateLine]) -> None:
         """Keep what a former owner could not ship. A repeated call stores nothing twice."""
 
-    async def late_lines(self, agent: str) -> list[tuple[int, LateLine]]:
-        """What former owners kept of an agent, each with its fence."""
+    async def late_lines(self, agent: str, after: int, lines: int, max_bytes: int) -> list[KeptLateLine]:
+        """What other hosts kept of an agent after line number ``after``, in order; at most ``max_bytes`` together."""
 
     async def take_run(self, run_id: str, gen: int) -> RunHomeRow:
         """Make this host the home of a run if its ``gen`` is still this one; returns the run as it is then.

@@ -24,6 +24,7 @@ from orchestrator.fleet.database_functions import (
     HostRow,
     HostView,
     Joined,
+    KeptLateLine,
     LateLine,
     LogName,
     LogPart,
@@ -222,10 +223,10 @@ class FleetConnection:
         """Keep what a former owner could not ship."""
         await self._ship.call(_S + "late(%s, %s, %s, %s, %s)", (agent, fence, *_columns(lines, 3)))
 
-    async def late_lines(self, agent: str) -> list[tuple[int, LateLine]]:
-        """What former owners kept of an agent, each with its fence."""
-        rows = await self._ship.call(_S + "late_lines(%s)", (agent,))
-        return [(fence, LateLine(*line)) for fence, *line in rows]
+    async def late_lines(self, agent: str, after: int, lines: int, max_bytes: int) -> list[KeptLateLine]:
+        """What other hosts kept of an agent after line number ``after``."""
+        rows = await self._ship.call(_S + "late_lines(%s, %s, %s, %s)", (agent, after, lines, max_bytes))
+        return [KeptLateLine(*row) for row in rows]
 
     # -- questions ----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from orchestrator.fleet.calls import HostCalls, Verb
 from orchestrator.fleet.database_functions import Beat, BeatRequest, FleetDatabase, HostFacts, News, Post
 from orchestrator.fleet.fleet_agent_ids import fleet_id
 from orchestrator.fleet.hosts import KnownHosts
+from orchestrator.fleet.late_results import LateResults
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.link import HostLink
 from orchestrator.fleet.moves import Moves
@@ -83,6 +84,7 @@ class FleetMember:
             refused=self._refuses_moved,
             command_of=self._command_of,
         )
+        self.late_results = LateResults(database, roster, self.lease)
         self.calls = HostCalls(database, roster, verbs)
         self.pushes = BranchPushes(lambda: self._settings().push)
         self.copies = ArtifactCopies(roster, self.calls.ask)
@@ -106,7 +108,7 @@ class FleetMember:
         self._publish_due: Timer | None = None
         self.lease.listeners += [
             self.hosts.beaten, self.homes.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten,
-            self._beaten,
+            self.late_results.beaten, self._beaten,
         ]  # fmt: skip
 
     async def begin(self) -> None:
@@ -139,13 +141,14 @@ class FleetMember:
         self.taking.begin()
         self.replicas.begin()
         self.moves.begin()
+        self.late_results.begin()
 
     async def close(self) -> None:
         """Stop; agents work on, and the next daemon goes on."""
         if self._publish_due is not None:
             self._publish_due.cancel()
         parts = (self.moves, self.homes, self.taking, self.replicas, self.shipping, self.lease, self.calls)
-        for part in (*parts, self.pushes, self.copies):
+        for part in (*parts, self.late_results, self.pushes, self.copies):
             await part.close()
 
     # -- what the parts ask -------------------------------------------------------------------------------------

@@ -270,6 +270,7 @@ class Moves:
         for journal in entry.logs.values():
             await journal.synced(journal.last_seq)
         await self._keep_late(name, entry, fence)
+        self._database.tell(owner.host, "moved", [name])  # it reads them after its next renewal
         run = self._roster.runs.get(entry.run_id)
         self._roster.forget_collected(entry.agent_id)
         # On the event loop: meanwhile the replica of a home would find the name taken, and get another one.

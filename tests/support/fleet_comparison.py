@@ -225,7 +225,8 @@ class Comparison:
         await self._both(where, host, lambda one, _: one.late(choices["agent"], choices["fence"], lines))
 
     async def _late_lines(self, where: str, host: str, choices: dict[str, Any]) -> None:
-        await self._both(where, host, lambda one, _: one.late_lines(choices["agent"]))
+        asked = (choices["agent"], choices["after"], choices["lines"], choices["bytes"])
+        await self._both(where, host, lambda one, _: one.late_lines(*asked))
 
     async def _take_run(self, where: str, host: str, choices: dict[str, Any]) -> None:
         await self._both(where, host, lambda one, _: one.take_run(choices["run"], choices["gen"]))
@@ -283,7 +284,7 @@ class Comparison:
             where = f"the content of {name} at the end"
             for log in ("inbox", "outbox"):
                 await self._both(where, "a", lambda one, _, name=name, log=log: one.read(name, log, 0, 999, 1 << 20))
-            await self._both(where, "a", lambda one, _, name=name: one.late_lines(name))
+            await self._both(where, "a", lambda one, _, name=name: one.late_lines(name, 0, 999, 1 << 20))
         await self._both("the fences at the end", "a", lambda one, _: one.ownership(names))
 
     async def _whole_beat(

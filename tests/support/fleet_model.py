@@ -316,9 +316,9 @@ class ModelSession:
     async def late(self, agent: str, fence: int, lines: Sequence[functions.LateLine]) -> None:
         await self._call("late", agent, fence, lines)
 
-    async def late_lines(self, agent: str) -> list[tuple[int, functions.LateLine]]:
-        lines: list[tuple[int, functions.LateLine]] = await self._call("late_lines", agent)
-        return lines
+    async def late_lines(self, agent: str, after: int, lines: int, max_bytes: int) -> list[functions.KeptLateLine]:
+        kept: list[functions.KeptLateLine] = await self._call("late_lines", agent, after, lines, max_bytes)
+        return kept
 
     async def take_run(self, run_id: str, gen: int) -> functions.RunHomeRow:
         run: functions.RunHomeRow = await self._call("take_run", run_id, gen)

@@ -65,7 +65,7 @@ class Agent:
     closing: bool = False
     posts: list[PostRow] = field(default_factory=list)
     logs: dict[str, list[LogRow]] = field(default_factory=lambda: {name: [] for name in LOGS})
-    late: dict[tuple[int, str, int], str] = field(default_factory=dict)
+    late: list[functions.KeptLateLine] = field(default_factory=list)
 
     def end(self, log: str) -> int:
         """The end of the mirror of this log."""

@@ -121,8 +121,9 @@ class SqlConnection:
         columns = [[line[column] for line in lines] for column in range(3)]
         await self._rows("late", "text bigint text[] bigint[] text[]", agent, fence, *columns)
 
-    async def late_lines(self, agent: str) -> list[tuple[int, functions.LateLine]]:
-        return [(fence, functions.LateLine(*line)) for fence, *line in await self._rows("late_lines", "text", agent)]
+    async def late_lines(self, agent: str, after: int, lines: int, max_bytes: int) -> list[functions.KeptLateLine]:
+        rows = await self._rows("late_lines", "text bigint int bigint", agent, after, lines, max_bytes)
+        return [functions.KeptLateLine(*row) for row in rows]
 
     async def take_run(self, run_id: str, gen: int) -> functions.RunHomeRow:
         (row,) = await self._rows("take_run", "text int", run_id, gen)

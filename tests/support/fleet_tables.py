@@ -63,7 +63,7 @@ class FleetTables(FleetRules):
             own=tuple(
                 functions.OwnAgent(
                     name, one.run_id, homes[name], one.fence, one.last_post,
-                    one.end("inbox"), one.end("outbox"), one.on_host_lost, one.ends,
+                    one.end("inbox"), one.end("outbox"), one.on_host_lost, one.ends, len(one.late),
                 )
                 for name, one in agents if one.host == caller.host
             ),
@@ -287,13 +287,19 @@ class FleetTables(FleetRules):
         known = self.project(caller).agents.get(agent)
         if known is None:
             return
+        kept = {row[1:5] for row in known.late}
         for line in lines:
-            known.late.setdefault((fence, line.log, line.seq), line.line)
+            if (fence, caller.host, line.log, line.seq) not in kept:
+                known.late.append(functions.KeptLateLine(len(known.late) + 1, fence, caller.host, *line))
 
-    def late_lines(self, caller: Caller, agent: str) -> list[tuple[int, functions.LateLine]]:
+    def late_lines(
+        self, caller: Caller, agent: str, after: int, lines: int, max_bytes: int
+    ) -> list[functions.KeptLateLine]:
         known = self.project(caller).agents.get(agent)
-        rows = sorted(known.late.items()) if known else []
-        return [(fence, functions.LateLine(log, seq, line)) for (fence, log, seq), line in rows]
+        rows = [row for row in known.late if row.n > after][:lines] if known else []
+        rows = [row if len(row.line.encode()) <= max_bytes else row._replace(line="") for row in rows]
+        sizes = itertools.accumulate(len(row.line.encode()) for row in rows)
+        return rows[: sum(size <= max_bytes for size in sizes)]
 
     def take_run(self, caller: Caller, run_id: str, gen: int) -> functions.RunHomeRow:
         run = self.project(caller).runs.get(run_id)

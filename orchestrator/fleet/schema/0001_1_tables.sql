@@ -24,7 +24,8 @@
 --   read_new(agents text[], in_after bigint[], out_after bigint[], each int)
 --       -> (agent, log text, seq, fence bigint, line text) by agent, log and seq
 --   late(agent text, fence bigint, logs text[], seqs bigint[], lines text[]) -> void
---   late_lines(agent text) -> (fence bigint, log text, seq bigint, line text)
+--   late_lines(agent text, after bigint, lines int, max_bytes bigint)
+--       -> (n, fence bigint, by_host, log text, seq bigint, line text) by n; `line` is '' if it alone has more bytes
 --   take_run(run_id text, gen int) -> one row (run_id, home text, gen int)
 --   forget(agents text[]) -> (agent text)
 --   ask(to_host, verb, body text, wait_s float8) -> bigint
@@ -110,6 +111,7 @@ create table agent (
     ended bigint not null default 0, -- tasks whose terminal record is in the mirror
     life text not null default 'new',
     log_v int not null,
+    late bigint not null default 0, -- number of its last late line
     ends bool not null default false,
     primary key (project, agent),
     unique (project, run_id, req)
@@ -162,11 +164,14 @@ create unique index log_terminal on log (project, agent, task_id)
 create table late (
     project text collate "C" not null,
     agent text collate "C" not null,
+    n bigint not null, -- counts those of the agent
     fence bigint not null,
+    by_host text collate "C" not null,
     log text collate "C" not null,
     seq bigint not null,
     line text not null,
-    primary key (project, agent, fence, log, seq)
+    primary key (project, agent, n),
+    unique (project, agent, by_host, fence, log, seq)
 );
 
 create sequence ask_id; -- not of the unlogged table: a number is never used again, also after a crash

@@ -71,7 +71,7 @@ begin
     return query select meta.incarnation::text, meta.timeline,
         (
             select coalesce(json_agg(json_build_array(
-                a.agent, a.run_id, a.home, a.fence, q.last, a.in_seq, a.out_seq, a.on_host_lost, a.ends
+                a.agent, a.run_id, a.home, a.fence, q.last, a.in_seq, a.out_seq, a.on_host_lost, a.ends, a.late
             ) order by a.agent), '[]')
             from agent a join queue q using (project, agent)
             where a.project = _me.project and a.host = _me.host

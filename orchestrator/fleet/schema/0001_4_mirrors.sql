@@ -170,27 +170,47 @@ begin
         order by known.agent, part.log, l.seq;
 end $$;
 
+-- What a former owner could not ship. Any host may call it, so a reader takes nothing here for granted.
 create function late(_agent text, _fence bigint, _logs text[], _seqs bigint[], _lines text[]) returns void
 language plpgsql security definer set search_path = orchestrator_fleet, pg_temp as $$
 declare
     _me record := caller();
+    _last bigint;
 begin
-    perform from agent where project = _me.project and agent = _agent for key share;
+    select one.late into _last from agent one where one.project = _me.project and one.agent = _agent for update;
+    if not found then
+        return;
+    end if;
+    insert into late (project, agent, n, fence, by_host, log, seq, line)
+    select _me.project, _agent, _last + row_number() over (order by l.ordinality), _fence, _me.host, l.log, l.seq, l.line
+    from unnest(_logs, _seqs, _lines) with ordinality as l (log, seq, line, ordinality)
+    where not exists (
+        select from late old where old.project = _me.project and old.agent = _agent and old.by_host = _me.host
+            and old.fence = _fence and old.log = l.log and old.seq = l.seq
+    );
     if found then
-        insert into late (project, agent, fence, log, seq, line)
-        select _me.project, _agent, _fence, l.log, l.seq, l.line from unnest(_logs, _seqs, _lines) as l (log, seq, line)
-        on conflict do nothing;
+        update agent set late = (select max(n) from late where project = _me.project and agent = _agent)
+        where project = _me.project and agent = _agent;
     end if;
 end $$;
 
-create function late_lines(_agent text) returns table (fence bigint, log text, seq bigint, line text)
+create function late_lines(_agent text, _after bigint, _count int, _max_bytes bigint)
+returns table (n bigint, fence bigint, by_host text, log text, seq bigint, line text)
 language plpgsql security definer set search_path = orchestrator_fleet, pg_temp as $$
 #variable_conflict use_column
 declare
     _me record := caller();
 begin
-    return query select fence, log, seq, line from late
-        where project = _me.project and agent = _agent order by fence, log, seq;
+    return query
+        select l.n, l.fence, l.by_host, l.log, l.seq, l.line from (
+            select n, fence, by_host, log, seq, line, sum(octet_length(line)) over (order by n) as size from (
+                select n, fence, by_host, log, seq,
+                    case when octet_length(line) <= _max_bytes then line else '' end as line
+                from late where project = _me.project and agent = _agent and n > _after
+                order by n limit _count
+            ) next
+        ) l
+        where l.size <= _max_bytes order by l.n;
 end $$;
 
 revoke all on all functions in schema orchestrator_fleet from public;

@@ -19,7 +19,7 @@ from orchestrator.team.roster import offline_view, screen_files, task_views
 from orchestrator.team.roster.transcripts import transcript_of
 
 SAYS = ("reason", "how", "code", "signal", "kind", "until", "attempt", "position", "timeout_s", "by")
-"""Keys of a record that are shown to people; the shortened payload of a terminal event is added."""
+"""Keys of a record that are shown to people; the shortened payload of a terminal or late event is added."""
 SHOWN = 200
 
 
@@ -72,6 +72,9 @@ def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dic
     end = next((record for record in outbox if record["type"] in TERMINAL), None)
     meta = meta_of(owner)
     status, reason = _standing(task_id, outbox, end, meta)
+    late = next((record for record in reversed(outbox) if record["type"] == "late"), None)
+    if late is not None:
+        reason += f"; late {late['kind']} (not the outcome): {late['reason']}"
     answer: dict[str, Any] = {
         "agent_id": owner,
         "task_id": task_id,
@@ -120,7 +123,7 @@ def _cited(path: Path, seq: int) -> dict[str, Any] | None:
 def _record_line(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     file, line = place(path, record["seq"])
     details = [f"{key} {record[key]}" for key in SAYS if record.get(key) is not None]
-    if record["type"] in TERMINAL and record.get("payload") is not None:
+    if record["type"] in (*TERMINAL, "late") and record.get("payload") is not None:
         text = str(record["payload"])
         details.append(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
     return {

@@ -258,6 +258,9 @@ async def _handed_out(roster: Roster, entry: AgentEntry, command: dict[str, Any]
     note = (
         f"attempt {task.attempt}: the previous one was lost ({task.lost_why}); check what it did before you redo it"
     )
+    if task.late:  # a lost host has returned and reported how the task ended there
+        lost["late"] = record_view(task.late)
+        note += "; previous.late is what its host reported too late: it is not the outcome, and may be wrong"
     return {**command, "previous": lost, "note": note}
 
 

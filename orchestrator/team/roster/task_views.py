@@ -29,9 +29,11 @@ def histories(root: Path, agent_id: str, wanted: str | None = None) -> list[Hist
     """The agent's tasks in the order in which they were queued, or only the ``wanted`` one.
 
     Each is ``{agent_id, task_id, title, state, position, payload, timeout_s, attempt, attempts, cancel_requested,
-    queued_at, delivered_at, ack_at, ended_at, by, result, reason}``; an attempt is ``{attempt, epoch, delivered_at,
-    ended_at, how, reason}``, ``how`` being ``requeued``, a terminal event, or None while it runs. ``position`` counts
-    from 1 among the unfinished tasks and is None for ended ones. Raises as `read_all`; BadRequest ``unknown_agent``.
+    queued_at, delivered_at, ack_at, ended_at, by, result, reason, late}``; an attempt is ``{attempt, epoch,
+    delivered_at, ended_at, how, reason}``, ``how`` being ``requeued``, a terminal event, or None while it runs.
+    ``position`` counts from 1 among the unfinished tasks and is None for ended ones. ``late`` are the ends that lost
+    hosts reported after their return, none of them the outcome: ``[{at, kind, host, reason, payload}]``. Raises as
+    `read_all`; BadRequest ``unknown_agent``.
     """
     paths = Paths(root)
     check_id(agent_id, "agent_id")
@@ -125,6 +127,7 @@ def _queued(agent_id: str, record: dict[str, Any]) -> History:
         "by": None,
         "result": None,
         "reason": "",
+        "late": [],
     }
 
 
@@ -145,6 +148,8 @@ def _happened(task: History, record: dict[str, Any]) -> None:
         task["state"], task["attempt"], task["reason"] = "queued", record["attempt"], record["reason"]
         if open_attempt is not None:
             open_attempt |= {"ended_at": at, "how": kind, "reason": record["reason"]}
+    elif kind == "late":
+        task["late"].append({key: record.get(key) for key in ("at", "kind", "host", "reason", "payload")})
     elif kind in TERMINAL:
         payload = record.get("payload")
         reason = "out of time" if record.get("timed_out") else reason_of(payload) if kind != "result" else ""

@@ -155,7 +155,9 @@ async def test_every_function_carries_what_it_is_given(fleet_server, body):
         assert await a.ownership(["worker-2", "nobody"]) == {"worker-2": Ownership("b", 1)}
         await b.late("worker-2", 1, [LateLine("outbox", 2, line)])
         await b.late("worker-2", 1, [LateLine("outbox", 2, line)])
-        assert await a.late_lines("worker-2") == [(1, LateLine("outbox", 2, line))]
+        assert await a.late_lines("worker-2", 0, 9, 1 << 20) == [(1, 1, "b", "outbox", 2, line)]
+        assert await a.late_lines("worker-2", 1, 9, 1 << 20) == []
+        assert [row.line for row in await a.late_lines("worker-2", 0, 9, 10)] == [""]
 
         beat = await hosts.beat("b", view=body)
         assert [(row.agent, row.last_post, row.in_seq, row.out_seq) for row in beat.own] == [("worker-2", 2, 1, 1)]

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from orchestrator.core import decisions, supervision
-from orchestrator.core.fleet_rules import PostedCall, may_act, moved, take
+from orchestrator.base.errors import Corrupt
+from orchestrator.core import decisions, state, supervision
+from orchestrator.core.fleet_rules import MAX_LATE, LateEnd, PostedCall, late_end, may_act, moved, take
 from orchestrator.core.invariants import RESTORED_GAP, AuditedLog, AuditedRecord, agent_faults
 from tests.support.pure_team import Desk, essence, refold
 
@@ -245,6 +246,127 @@ def test_an_agent_that_is_to_stop_is_not_launched_again(desk):
 @pytest.mark.parametrize("fence", [0, 1])
 def test_a_fence_that_is_not_higher_moves_nothing(desk, fence):
     assert move(desk, fence) == []
+
+
+# -- late ends ------------------------------------------------------------------------------------------------------
+
+
+def late(desk, task_id="t1", kind="result", fence=1, own=2, visible=99, host="a", **more):
+    """Record the late end; what was written."""
+    end = LateEnd(fence, host, task_id, kind, **more)
+    return desk.write(late_end(desk.agent, end, fence=own, visible_inbox=visible, at=desk.at()))
+
+
+@pytest.fixture
+def moved_desk(desk):
+    """An agent that moved while it ran t1; t1 waits for its second attempt, and t2 behind it."""
+    taken(desk, post(2, title="one"))
+    in_life(desk, "busy")
+    taken(desk, post(3, task_id="t2"))
+    move(desk)
+    return desk
+
+
+def test_a_late_end_is_recorded_and_changes_no_status_and_no_outcome(moved_desk):
+    before = essence(moved_desk.agent)
+    (record,) = late(moved_desk, payload={"n": 1})
+    said = {"type": "late", "task_id": "t1", "title": "one", "kind": "result", "fence": 1, "host": "a",
+            "payload": {"n": 1}, "by": "orchestrator"}  # fmt: skip
+    assert facts(record, *said) == said
+    assert essence(moved_desk.agent) == before
+    assert moved_desk.agent.unfinished["t1"].late == facts(record, "kind", "reason", "payload")
+    moved_desk.ready()
+    assert moved_desk.wait()["attempt"] == 2
+    moved_desk.emit("error", payload="no")
+    assert moved_desk.agent.ended("t1").outcome == "error"
+    assert essence(refold(moved_desk)) == essence(moved_desk.agent)
+    assert refold(moved_desk).late == moved_desk.agent.late == {"t1": [1]}
+
+
+def test_a_late_end_of_an_ended_task_is_recorded_behind_its_end(moved_desk):
+    moved_desk.ready()
+    moved_desk.wait()
+    moved_desk.emit("result")
+    (record,) = late(moved_desk, kind="error", left_out="its payload is too large")
+    assert record["kind"] == "error" and "payload" not in record
+    assert record["reason"].endswith("; its payload is too large")
+    assert moved_desk.agent.outcomes == {"result": 1, "error": 0, "canceled": 0}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"task_id": "t9"},
+        {"task_id": ""},
+        {"fence": 2, "host": "c"},
+        {"fence": 3},
+        {"host": "b"},
+        {"host": "c"},
+        {"fence": 2, "own": 9},
+        {"fence": 0},
+        {"fence": -1},
+        {"kind": "ack"},
+        {"kind": "late"},
+        {"task_id": "t2", "visible": 1},
+    ],
+)
+def test_a_late_end_that_cannot_be_one_is_not_recorded(moved_desk, said):
+    assert late(moved_desk, **said) == []
+
+
+@pytest.mark.parametrize(("life", "records"), [("failed", 1), ("stopped", 1), ("deleted", 0)])
+def test_nothing_follows_the_record_of_the_deletion(desk, life, records):
+    taken(desk, post(2))
+    in_life(desk, "stopped" if life == "deleted" else life)
+    if life == "deleted":
+        desk.write(supervision.deleted(desk.agent, at=desk.at()))
+    assert len(late(desk)) == records
+
+
+def test_of_each_former_owner_one_late_end_of_a_task_is_recorded_and_of_an_agent_so_many(moved_desk):
+    assert len(late(moved_desk)) == 1
+    assert late(moved_desk, kind="error") == []
+    for number in range(4, MAX_LATE + 50):
+        taken(moved_desk, post(number, task_id=f"t{number}"))
+        late(moved_desk, task_id=f"t{number}", visible=number)
+    assert moved_desk.types().count("late") == MAX_LATE
+
+
+def test_a_log_with_a_late_end_of_a_task_that_was_never_asked_for_is_damaged(moved_desk):
+    (record,) = late(moved_desk)
+    with pytest.raises(Corrupt):
+        state.apply(moved_desk.agent, "outbox", {**record, "seq": 99, "task_id": "t9"})
+    assert list(moved_desk.agent.late) == ["t1"]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_late_end_breaks_no_invariant(moved_desk, ended):
+    if ended:
+        moved_desk.ready()
+        moved_desk.wait()
+        moved_desk.emit("result")
+    late(moved_desk)
+    assert faults(moved_desk) == []
+    moved_desk.logs["outbox"][-1]["task_id"] = "t9"
+    assert faults(moved_desk) == ["not_asked"]
+
+
+def faults(desk):
+    """The kinds of the broken invariants of its logs."""
+    logs = [
+        AuditedLog(
+            name,
+            [
+                AuditedRecord(
+                    name, n, n, r["type"], r["epoch"], by=r.get("by", ""), task_id=r.get("task_id"),
+                    attempt=r.get("attempt"), ref=r.get("ref", 0), moved=r.get("fence") is not None,
+                )
+                for n, r in enumerate(desk.logs[name], 1)
+            ],
+        )
+        for name in ("inbox", "outbox")
+    ]  # fmt: skip
+    return [fault.kind for fault in agent_faults("a1", *logs)]
 
 
 # -- who may act ----------------------------------------------------------------------------------------------------

@@ -101,6 +101,10 @@ def test_a_life_record_moves_along_its_edge_or_is_refused_unchanged(before, kind
     after = state.LIFE_EDGES.get((before, kind))
     epoch = desk.agent.epoch + (1 if kind in ("restarted", "starting") else 0)
     said = {"item": "0123abcd", "decision": "approve"} if kind == "answered" else {"reason": "x"}
+    if kind == "late":
+        asked = {"type": "task", "task_id": "t1", "seq": 1, "position": 1, "epoch": epoch, "at": "x"}
+        state.apply(desk.agent, "inbox", asked)
+        said |= {"task_id": "t1", "fence": 1}
     record = raw(desk, kind, **said) | {"epoch": epoch}
     if after is None:
         seen = essence(desk.agent)

@@ -307,8 +307,13 @@ async def test_late_lines_are_kept_once(fleet):
     for _ in range(2):
         await fleet.c.late("w", 1, lines)
     await fleet.c.late("none", 1, lines)
-    assert await fleet.a.late_lines("w") == [(1, lines[1]), (1, lines[0])]
-    assert await fleet.a.late_lines("none") == []
+    await fleet.b.late("w", 2, lines[:1])
+    kept = [(1, 1, "c", *lines[0]), (2, 1, "c", *lines[1]), (3, 2, "b", *lines[0])]
+    assert await fleet.a.late_lines("w", 0, 9, 9) == kept
+    assert await fleet.a.late_lines("w", 1, 1, 9) == kept[1:2]
+    assert await fleet.a.late_lines("w", 0, 9, 0) == [functions.KeptLateLine(*row[:5], "") for row in kept]
+    assert await fleet.a.late_lines("none", 0, 9, 9) == []
+    assert [row.late for row in (await fleet.beat("b")).own] == [3]
 
 
 async def test_forget_removes_deleted_agents_of_the_own_home(fleet):
