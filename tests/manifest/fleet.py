@@ -8,6 +8,7 @@ ADMINISTRATION = "integration/fleet/test_administration.py::test_"
 COMMANDS = "integration/fleet/test_fleet_commands.py::test_"
 PAGE = "integration/fleet/test_fleet_page.py::test_"
 TOGETHER = "unit/fleet/test_hosts_together.py::test_"
+LATE = "unit/fleet/test_late_results.py::test_"
 ACCEPTANCE = "unit/fleet/test_acceptance.py::test_"
 SETTINGS = "unit/fleet/test_fleet_settings.py::test_"
 MATRIX = "crash/test_fleet_matrix.py::test_"
@@ -146,6 +147,15 @@ PROMISES: dict[str, Promise] = {
             "unit/core/test_mirror_invariants.py::test_a_sound_mirror_has_no_faults",
             "unit/core/test_mirror_invariants.py::test_a_planted_violation_is_found",
             "unit/core/test_mirror_invariants.py::test_every_kind_is_planted_and_documented",
+        ),
+    ),
+    "FLEET14": Promise(
+        "What a lost host reports after its return is shown as late, and is never the outcome; a host that lies is not believed.",
+        (
+            f"{LATE}the_master_and_the_next_attempt_see_a_late_result_and_the_outcome_is_that_of_the_owner",
+            f"{LATE}a_late_result_is_recorded_once_also_if_the_owner_starts_again",
+            f"{LATE}late_lines_of_a_host_that_lies_are_passed_over_and_what_follows_is_recorded",
+            "unit/core/test_fleet_rules.py::test_a_late_end_is_recorded_and_changes_no_status_and_no_outcome",
         ),
     ),
 }
