@@ -126,7 +126,7 @@ def late_end(agent: Agent, end: LateEnd, *, fence: int, visible_inbox: int, at: 
     if end.fence in agent.late.get(end.task_id, ()) or sum(map(len, agent.late.values())) >= MAX_LATE:
         return []
     reason = f"host {end.host} reported it after the agent had moved; it is not the outcome"
-    fields: dict[str, Any] = {"kind": end.kind, "fence": end.fence, "host": end.host}
+    fields: dict[str, Any] = {"kind": end.kind, "former_fence": end.fence, "host": end.host}
     fields["reason"] = f"{reason}; {end.left_out}" if end.left_out else reason
     if end.payload is not None:
         fields["payload"] = end.payload

@@ -267,7 +267,7 @@ class Late(_Happened):
     title: Annotated[str | None, Field(max_length=80, description="the task's title, for people")] = None
     kind: Literal["result", "error", "canceled"]
     """How the task ended on that host."""
-    fence: Annotated[
+    former_fence: Annotated[
         int | None, Field(ge=1, description="number of the owner that reports it; absent after a repair")
     ] = None
     host: Annotated[str | None, Field(description="host that reports it; absent after a repair")] = None

@@ -416,7 +416,7 @@ def _came_late(agent: Agent, record: dict[str, Any]) -> None:
     task = agent.unfinished.get(task_id)
     if task is None and agent.ended(task_id) is None:
         raise _illegal(record, f"task {task_id!r}, which was never asked for")
-    agent.late.setdefault(task_id, []).append(record.get("fence") or 0)
+    agent.late.setdefault(task_id, []).append(record.get("former_fence") or 0)
     if task is not None:
         task.late = {key: record[key] for key in ("kind", "reason", "payload") if record.get(key) is not None}
 

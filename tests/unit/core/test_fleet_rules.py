@@ -270,7 +270,7 @@ def moved_desk(desk):
 def test_a_late_end_is_recorded_and_changes_no_status_and_no_outcome(moved_desk):
     before = essence(moved_desk.agent)
     (record,) = late(moved_desk, payload={"n": 1})
-    said = {"type": "late", "task_id": "t1", "title": "one", "kind": "result", "fence": 1, "host": "a",
+    said = {"type": "late", "task_id": "t1", "title": "one", "kind": "result", "former_fence": 1, "host": "a",
             "payload": {"n": 1}, "by": "orchestrator"}  # fmt: skip
     assert facts(record, *said) == said
     assert essence(moved_desk.agent) == before

@@ -104,7 +104,7 @@ def test_a_life_record_moves_along_its_edge_or_is_refused_unchanged(before, kind
     if kind == "late":
         asked = {"type": "task", "task_id": "t1", "seq": 1, "position": 1, "epoch": epoch, "at": "x"}
         state.apply(desk.agent, "inbox", asked)
-        said |= {"task_id": "t1", "fence": 1}
+        said |= {"task_id": "t1", "former_fence": 1}
     record = raw(desk, kind, **said) | {"epoch": epoch}
     if after is None:
         seen = essence(desk.agent)
