@@ -1,7 +1,7 @@
 """The invariants of a fleet, checked on the model's tables and on all hosts' disks: at each step, and at the end.
 
-``loses`` says what may be missing: a failover to a copy that is older than the last commit loses what was committed
-since, a disk that was restored or given up what it had not shipped. Nothing else may.
+``losses`` says of which agents something may be missing: a failover to a copy that is older than the last commit loses
+what was committed since, a disk that was restored or given up what it had not shipped. Of others nothing may.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
 from tests.simulation.fleet_actors import RUN
 from tests.support.fleet_model import Step
-from tests.support.fleet_rows import Agent
+from tests.support.fleet_rows import Agent, Project
 from tests.support.fleet_rules import NUMBERS_SKIPPED
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class FleetEvidence:
         default_factory=dict
     )  # epoch, attempt, acknowledged, fence
     begun: dict[tuple[str, str], None] = field(default_factory=dict)
-    loses: bool = False
+    losses: dict[str, None] = field(default_factory=dict)
+    run_lost: bool = False  # a failover has forgotten which host is the home of the run
     _fences: dict[str, int] = field(default_factory=dict)
     _unsure: dict[str, int] = field(
         default_factory=dict
@@ -59,7 +60,7 @@ class FleetEvidence:
         key, attempt = (fleet_id(agent_id), command["task_id"]), command["attempt"]
         self.begun[key] = None
         before = self.works.get(key)
-        if before is not None and not self.loses:
+        if before is not None and key[0] not in self.losses:
             marked = attempt > before[1] or command.get("redelivered") or (before[0] == epoch and not before[2])
             assert marked, f"{key} was given to launch {before[0]} and, without a mark, to launch {epoch}"
         self.works[key] = (epoch, attempt, False, self.world.row(agent_id).fence)
@@ -70,7 +71,7 @@ class FleetEvidence:
         if kind in TERMINAL and not answer.get("duplicate") and not answer.get("provisional"):
             self.ends.append((agent_id, task_id, kind))
             row = self.world.row(agent_id)
-            if row.on_host_lost == "move" and not self.loses:
+            if row.on_host_lost == "move" and key[0] not in self.losses:
                 there = row.outcome(task_id)
                 assert there == kind, f"{agent_id}: {kind} of {task_id} was answered, and the mirror has {there!r}"
         elif kind == "ack" and key in self.works and self.works[key][0] == epoch:
@@ -107,9 +108,16 @@ class FleetEvidence:
         if step.function == "move" and step.answer:
             self.world.note(f"moved by {step.caller.host}: {[tuple(one) for one in step.answer]}")
 
-    def forget_fences(self) -> None:
-        """The database has lost what it committed last."""
+    def database_went_back(self, earlier: Project, later: Project) -> None:
+        """The database has lost what it committed between two copies."""
         self._fences.clear()
+        known = earlier.agents
+        self.losses |= dict.fromkeys(name for name, agent in later.agents.items() if known.get(name) != agent)
+        self.run_lost = self.run_lost or earlier.runs != later.runs
+
+    def disk_went_back(self, host: str) -> None:
+        """A host has lost what it did last, or all."""
+        self.losses |= dict.fromkeys(name for name, agent in self.world.agents.items() if agent.host == host)
 
 
 def check_mirror(name: str, agent: Agent, timelines: int) -> None:
@@ -171,20 +179,22 @@ def check_end(world: FleetWorld) -> None:
             assert agent.life == "deleted", f"{name} is left with {agent.host}"
             continue
         _check_owner(world, name, agent, rosters[agent.host])
-    if not evidence.loses:
-        _check_calls(world)
+    _check_calls(world)
+    if not evidence.run_lost:
         _check_broadcast(world, rosters[world.home.name])
     for roster in rosters.values():
         report = verify(roster.root, live=False, settled=True)
-        # A database that has forgotten, an older disk of the home, and another home leave told what is not there.
-        told = ("unknown_agent",) if evidence.loses or roster is not rosters[world.home.name] else ()
-        wrong = [v for v in report.violations if v.kind not in told and not _was_forgotten(world, v)]
+        home = roster is rosters[world.home.name]
+        wrong = [v for v in report.violations if not _was_forgotten(world, v, home=home)]
         assert not wrong, f"verify on {roster.root.parent.name}: {wrong[0]}"
 
 
-def _was_forgotten(world: FleetWorld, violation: Violation) -> bool:
-    """Whether it is of what a home told, and what the database has forgotten."""
-    return violation.kind.startswith("broadcast_") and world.evidence.loses
+def _was_forgotten(world: FleetWorld, violation: Violation, *, home: bool) -> bool:
+    """Whether it is of what a home told, and what the database or a disk has lost; or what a former home told."""
+    lost = world.evidence.run_lost or fleet_id(violation.agent or "") in world.evidence.losses
+    return (violation.kind.startswith("broadcast_") and lost) or (
+        violation.kind == "unknown_agent" and (lost or not home)
+    )
 
 
 def _check_owner(world: FleetWorld, name: str, agent: Agent, roster: Roster) -> None:
@@ -203,7 +213,7 @@ def _check_owner(world: FleetWorld, name: str, agent: Agent, roster: Roster) -> 
     )
     taken = [outbox[0]["ref"], *(record["ref"] for record in inbox if "ref" in record)]
     posted = [post.seq for post in agent.posts]
-    if not world.evidence.loses:
+    if name not in world.evidence.losses:
         assert taken == posted, f"{name}: posts {posted} were taken as {taken}"
     ends = [record["task_id"] for record in outbox if record["type"] in TERMINAL]
     asked = [record["task_id"] for record in inbox if record["type"] == "task" and "duplicate" not in record]
@@ -222,25 +232,33 @@ def lines_of(paths: Paths, agent_id: str, log: str) -> list[bytes]:
 
 def _check_calls(world: FleetWorld) -> None:
     evidence = world.evidence
-    gone = {fleet_id(name) for name in evidence.made} - set(world.agents)
+    gone = {fleet_id(name) for name in evidence.made} - set(world.agents) - set(evidence.losses)
     assert not gone, f"made and gone: {gone}"
     for agent_id, task_id, req in evidence.accepted:
+        if fleet_id(agent_id) in evidence.losses:
+            continue
         stored = [post for post in world.row(agent_id).posts if post.req == req]
         if not stored:  # under the id of a task that was there
             stored = [post for post in world.row(agent_id).posts if post.task_id == task_id]
         assert len(stored) == 1, f"{agent_id}: call {req} was accepted, and is posted {len(stored)} times"
         assert stored[0].task_id == task_id, f"{agent_id}: {req} was accepted as {task_id}"
     for agent_id, task_id, kind in evidence.ends:
+        if fleet_id(agent_id) in evidence.losses:
+            continue
         there = world.row(agent_id).outcome(task_id)
         assert there == kind, f"{agent_id}: the {kind} of {task_id} was answered, and it has ended in {there!r}"
     for agent_id, task_id in evidence.begun:
         known = any(post.task_id == task_id for post in world.row(agent_id).posts)
-        assert known, f"{agent_id}: {task_id} was given to a CLI, and was never asked for"
+        assert known or agent_id in evidence.losses, (
+            f"{agent_id}: {task_id} was given to a CLI, and was never asked for"
+        )
 
 
 def _check_broadcast(world: FleetWorld, home: Roster) -> None:
     broadcast = list(read_all(home.paths.broadcast(RUN), BROADCAST_TYPES))
     for name, agent in world.agents.items():
+        if name in world.evidence.losses:
+            continue
         repeated = [(record["ref"], record["type"]) for record in broadcast if fleet_id(record["agent_id"]) == name]
         due = [(row.seq, row.type) for row in agent.logs["outbox"] if row.type in BROADCAST_TYPES]
         assert repeated == due, f"the broadcast of {name} is {repeated}, not {due}"

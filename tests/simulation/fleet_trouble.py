@@ -78,7 +78,7 @@ class Trouble:
     def explains(self, bug: str) -> bool:
         """Whether a message of level error is what this trouble has to cause."""
         return "may not act in the fleet" in bug or (
-            self.world.evidence.loses and any(words in bug for words in ("does not know this agent",))
+            bool(self.world.evidence.losses) and any(words in bug for words in ("does not know this agent",))
         )
 
     # -- daemons and machines -----------------------------------------------------------------------------------
@@ -195,9 +195,8 @@ class Trouble:
         world, earlier = self.world, self.world.model.copy()
         await asyncio.sleep(self.chance.choice((0.05, 1.0, 5.0)))
         world.note("the database fails over to an earlier copy")
-        world.evidence.loses = True
         world.forgetful = ("unknown_agent", "unknown_task", "not_home")
-        world.evidence.forget_fences()
+        world.evidence.database_went_back(*(tables.projects[PROJECT] for tables in (earlier, world.model.tables)))
         world.model.restore(earlier)
 
     async def _drain(self, host: SimHost) -> None:
@@ -220,7 +219,8 @@ class Trouble:
         world = self.world
         if host is world.home or any(one.retired for one in world.hosts.values()) or len(world.hosts) < 3:
             return
-        host.retired = world.evidence.loses = True
+        host.retired = True
+        world.evidence.disk_went_back(host.name)
         host.crash(cut=True, where="for ever", down_s=1e9)
         await asyncio.sleep(self.chance.random() * 30)
         world.note(f"{host.name} is given up")
@@ -240,7 +240,7 @@ class Trouble:
         host.daemon.sweep()
         for cli in host.clis.values():
             cli.process.die()
-        world.evidence.loses = True
+        world.evidence.disk_went_back(host.name)
         shutil.rmtree(host.place / "state")
         shutil.copytree(kept / "state", host.place / "state")
         host.disk.copied_from(kept / "p")
