@@ -98,8 +98,13 @@ class Meta(BaseModel):
     engine_version: Annotated[str | None, Field(description="as the CLI reported it to our server")] = None
     evidence: list[dict[str, Any]] = []
     """The records that prove the status: file, seq, type, at."""
-    tasks: list[dict[str, Any]] = []
-    """Unfinished tasks, at most 50: task_id, title, state, position, attempt, cancel_requested, timeout_s."""
+    tasks: Annotated[
+        list[dict[str, Any]],
+        Field(
+            description="unfinished tasks, at most 50: task_id, title, state, position, attempt, cancel_requested, "
+            "timeout_s; waits_for_host and posted_at if the agent's host has not taken the task yet"
+        ),
+    ] = []
     tasks_not_shown: int = 0
     """How many more unfinished tasks there are."""
     ready_at: str | None = None

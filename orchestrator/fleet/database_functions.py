@@ -237,6 +237,17 @@ class Post(NamedTuple):
     body: Mapping[str, Any]
 
 
+class UntakenPost(NamedTuple):
+    """A post as other hosts see it before its owner takes it; ``title`` is that of a task, or ""."""
+
+    agent: str
+    seq: int
+    kind: PostKind
+    task_id: str | None
+    at: str
+    title: str
+
+
 class ShippedLine(NamedTuple):
     """One record to ship: its line without the newline, as it is in the log."""
 
@@ -378,6 +389,9 @@ class FleetDatabase(Protocol):
 
         Agents that this host does not own are left out.
         """
+
+    async def untaken(self, after: Mapping[str, int], each: int) -> list[UntakenPost]:
+        """Posts of any agents behind these numbers, by agent and number; at most ``each`` per agent."""
 
     async def ship(self, parts: Sequence[LogPart]) -> list[ShipAnswer]:
         """Store records of own agents, all agents in one commit; one answer per part, in its order."""

@@ -42,6 +42,7 @@ from orchestrator.fleet.database_functions import (
     PostAnswer,
     RunHomeRow,
     ShipAnswer,
+    UntakenPost,
 )
 from orchestrator.fleet.host_news import CALL_ITSELF_S, NewsListener, NewsSender, channel_of
 from orchestrator.fleet.migrations import SCHEMA
@@ -181,6 +182,11 @@ class FleetConnection:
         """Posts of own agents behind these numbers."""
         rows = await self._notify.call(_S + "take(%s, %s, %s)", (list(after), list(after.values()), each))
         return [Post._make((*row[:-1], orjson.loads(row[-1]))) for row in rows]
+
+    async def untaken(self, after: Mapping[str, int], each: int) -> list[UntakenPost]:
+        """Posts of any agents behind these numbers."""
+        rows = await self._work.call(_S + "untaken(%s, %s, %s)", (list(after), list(after.values()), each))
+        return [UntakenPost(*row) for row in rows]
 
     async def ownership(self, agents: Sequence[str]) -> dict[str, Ownership]:
         """Who holds these agents now."""

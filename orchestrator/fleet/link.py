@@ -49,6 +49,7 @@ class HostLink:
         hosts: KnownHosts,
         homes: RunHomes,
         look: Callable[[list[str]], None],
+        posted: Callable[[str], None],
     ) -> None:
         self.host = host
         self._database = database
@@ -60,6 +61,7 @@ class HostLink:
         self._hosts = hosts
         self._homes = homes
         self._posting = Posting(database, host, look)
+        self._posted = posted  # something was posted to an agent of a run of this home
         self._creating: dict[str, tuple[str, str]] = {}  # fleet id -> its run and host
         self._came = Signal()
 
@@ -164,12 +166,14 @@ class HostLink:
             title=title,
             limits=delivery.limits(self._roster),
         )
+        self._posted(fleet_id(agent_id))
         entry = self._roster.agents.get(agent_id) or self._roster.replicas.get(agent_id)
         task = entry.state.unfinished.get(task_id) if entry is not None else None
         return {**answer, **({"state": task.state} if task is not None else {}), **self._away(agent_id)}
 
     async def cancel(self, agent_id: str, *, task_id: str, req: str) -> dict[str, Any]:
         answer = await self._posting.cancel(fleet_id(agent_id), task_id=task_id, req=req)
+        self._posted(fleet_id(agent_id))
         entry = self._roster.agents.get(agent_id) or self._roster.replicas.get(agent_id)
         task = entry.state.unfinished.get(task_id) if entry is not None else None
         ended = entry.state.ended(task_id) if entry is not None else None
@@ -178,9 +182,11 @@ class HostLink:
 
     async def stop(self, agent_id: str, *, force: bool, req: str, reason: str = "") -> None:
         await self._posting.stop(fleet_id(agent_id), force=force, req=req, reason=reason)
+        self._posted(fleet_id(agent_id))
 
     async def restart(self, agent_id: str, *, fresh: bool, req: str) -> None:
         await self._posting.restart(fleet_id(agent_id), fresh=fresh, req=req)
+        self._posted(fleet_id(agent_id))
 
     async def ask(self, agent_id: str, verb: str, body: Any, wait_s: float) -> Any:
         if away := self.host_state(agent_id):

@@ -27,6 +27,7 @@ from orchestrator.fleet.run_homes import RunHomes
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.fleet.shipping import Shipping
 from orchestrator.fleet.taking import Taking
+from orchestrator.fleet.waiting_posts import WaitingPosts
 from orchestrator.team.life import fleet_creation
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -85,6 +86,7 @@ class FleetMember:
             command_of=self._command_of,
         )
         self.late_results = LateResults(database, roster, self.lease)
+        self.waiting = WaitingPosts(database, roster, self._shown_anew)
         self.calls = HostCalls(database, roster, verbs)
         self.pushes = BranchPushes(lambda: self._settings().push)
         self.copies = ArtifactCopies(roster, self.calls.ask)
@@ -100,6 +102,7 @@ class FleetMember:
             self.hosts,
             self.homes,
             self.taking.look,
+            self.waiting.posted,
         )
         self.lease.before = self.shipping.compare_new
         self.lease.on_accepted = self._tend_all
@@ -108,7 +111,7 @@ class FleetMember:
         self._publish_due: Timer | None = None
         self.lease.listeners += [
             self.hosts.beaten, self.homes.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten,
-            self.late_results.beaten, self._beaten,
+            self.late_results.beaten, self.waiting.beaten, self._beaten,
         ]  # fmt: skip
 
     async def begin(self) -> None:
@@ -142,13 +145,14 @@ class FleetMember:
         self.replicas.begin()
         self.moves.begin()
         self.late_results.begin()
+        self.waiting.begin()
 
     async def close(self) -> None:
         """Stop; agents work on, and the next daemon goes on."""
         if self._publish_due is not None:
             self._publish_due.cancel()
         parts = (self.moves, self.homes, self.taking, self.replicas, self.shipping, self.lease, self.calls)
-        for part in (*parts, self.late_results, self.pushes, self.copies):
+        for part in (*parts, self.late_results, self.waiting, self.pushes, self.copies):
             await part.close()
 
     # -- what the parts ask -------------------------------------------------------------------------------------
@@ -212,8 +216,12 @@ class FleetMember:
             row, own = rows.get(name) or {}, [item for item in items if item.get("agent_id") == name]
             if row != facts.row or own != facts.items:
                 facts.row, facts.items = row, own
-                for listener in self._roster.replica_listeners:
-                    listener(entry)
+                self._shown_anew(entry)
+
+    def _shown_anew(self, entry: AgentEntry) -> None:
+        """What is shown of a replica has changed, without a record."""
+        for listener in self._roster.replica_listeners:
+            listener(entry)
 
     def _news(self, news: News) -> None:
         if news.kind == "posts":

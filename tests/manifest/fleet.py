@@ -9,6 +9,7 @@ COMMANDS = "integration/fleet/test_fleet_commands.py::test_"
 PAGE = "integration/fleet/test_fleet_page.py::test_"
 TOGETHER = "unit/fleet/test_hosts_together.py::test_"
 LATE = "unit/fleet/test_late_results.py::test_"
+WAITING = "unit/fleet/test_waiting_posts.py::test_"
 ACCEPTANCE = "unit/fleet/test_acceptance.py::test_"
 SETTINGS = "unit/fleet/test_fleet_settings.py::test_"
 MATRIX = "crash/test_fleet_matrix.py::test_"
@@ -156,6 +157,15 @@ PROMISES: dict[str, Promise] = {
             f"{LATE}a_late_result_is_recorded_once_also_if_the_owner_starts_again",
             f"{LATE}late_lines_of_a_host_that_lies_are_passed_over_and_what_follows_is_recorded",
             "unit/core/test_fleet_rules.py::test_a_late_end_is_recorded_and_changes_no_status_and_no_outcome",
+        ),
+    ),
+    "FLEET15": Promise(
+        "What an absent host has not taken yet is shown at the home of the run, and once it is taken, once.",
+        (
+            f"{WAITING}tasks_posted_to_an_absent_host_are_shown_and_those_it_takes_are_shown_once",
+            f"{WAITING}what_waits_is_read_again_after_a_restart_and_for_an_agent_that_was_never_made",
+            f"{WAITING}posts_that_a_failover_lost_are_shown_no_more_and_many_are_read_in_pages",
+            f"{WAITING}nothing_is_read_of_a_host_that_takes_its_posts",
         ),
     ),
 }

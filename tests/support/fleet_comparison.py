@@ -143,7 +143,7 @@ class Comparison:
         await self._both(where, host, lambda one, _: one.create(choices["run"], agents))
 
     async def _post(self, where: str, host: str, kind: Any, choices: dict[str, Any]) -> None:
-        body = {"of": choices["req"]}
+        body = {"of": choices["req"]} | ({"title": f"é\0{choices['req']}"} if choices["req"] % 2 else {})
         post = functions.NewPost(
             choices["agent"], kind, f"{host}:{kind}:{choices['req']}", body, choices.get("task"),
             choices.get("limit", 0), choices.get("force", False),
@@ -177,6 +177,7 @@ class Comparison:
     async def _take(self, where: str, host: str, choices: dict[str, Any]) -> None:
         after = dict.fromkeys(NAMES, choices["after"])
         await self._both(where, host, lambda one, _: one.take(after, choices["each"]))
+        await self._both(where, host, lambda one, _: one.untaken(after, choices["each"]))
 
     async def _ship(self, where: str, host: str, choices: dict[str, Any]) -> None:
         known = {name: self.model.agent(name) for name, *_ in choices["parts"]}

@@ -291,6 +291,10 @@ class ModelSession:
         posts: list[functions.Post] = await self._call("take", after, each)
         return posts
 
+    async def untaken(self, after: Mapping[str, int], each: int) -> list[functions.UntakenPost]:
+        posts: list[functions.UntakenPost] = await self._call("untaken", after, each)
+        return posts
+
     async def ship(self, parts: Sequence[functions.LogPart]) -> list[functions.ShipAnswer]:
         answers: list[functions.ShipAnswer] = await self._call("ship", parts)
         return answers

@@ -82,6 +82,10 @@ class SqlConnection:
         rows = await self._rows("take", "text[] bigint[] int", list(after), list(after.values()), each)
         return [functions.Post(*row[:7], json.loads(row[7])) for row in rows]
 
+    async def untaken(self, after: Mapping[str, int], each: int) -> list[functions.UntakenPost]:
+        rows = await self._rows("untaken", "text[] bigint[] int", list(after), list(after.values()), each)
+        return [functions.UntakenPost(*row) for row in rows]
+
     async def ship(self, parts: Sequence[functions.LogPart]) -> list[functions.ShipAnswer]:
         lines = [
             (n, log, *line)

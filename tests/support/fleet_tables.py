@@ -188,6 +188,17 @@ class FleetTables(FleetRules):
             for row in [row for row in agent.posts if row.seq > after[name]][:each]
         ]
 
+    def untaken(self, caller: Caller, after: Mapping[str, int], each: int) -> list[functions.UntakenPost]:
+        project = self.project(caller)
+        return [
+            functions.UntakenPost(
+                name, row.seq, row.kind, row.task_id, row.at,
+                json.loads(row.body).get("title", "").replace("\0", "\ufffd")[:80] if row.kind == "task" else "",
+            )
+            for name in sorted(after) if name in project.agents
+            for row in [row for row in project.agents[name].posts if row.seq > after[name]][:each]
+        ]  # fmt: skip
+
     # -- the mirror ----------------------------------------------------------------------------------------------
 
     def ship(self, caller: Caller, parts: Sequence[functions.LogPart]) -> list[functions.ShipAnswer]:

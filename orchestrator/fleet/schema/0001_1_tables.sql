@@ -15,6 +15,8 @@
 --       -> one row (status, host text, seq bigint, position, unfinished int, life text, body text | null, outcome text)
 --   take(agents text[], after bigint[], each int)
 --       -> (agent text, seq bigint, kind, task_id, req, by_host, at, body text) by agent and seq; `at` is RFC 3339
+--   untaken(agents text[], after bigint[], each int)
+--       -> (agent text, seq bigint, kind, task_id, at, title text) by agent and seq; at most 80 characters of the title
 --   ship(agents text[], fences bigint[], lives text[],                                     -- one element per part
 --        parts int[], logs text[], seqs bigint[], types text[], task_ids text[], lines text[]) -- one per line
 --       -> (n int, agent, status text, in_seq, out_seq, fence bigint, host text) by n; parts[i] counts from 1

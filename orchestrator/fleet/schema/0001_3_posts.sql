@@ -166,6 +166,35 @@ begin
         order by own.agent, p.seq;
 end $$;
 
+-- The title in a task's post, for people; '' without one, and if a host has posted what is no JSON. A text cannot hold
+-- the character \u0000, and a payload that has it must not hide the title.
+create function title_in(_body text) returns text language plpgsql immutable as $$
+begin
+    return coalesce(left(replace(_body, '\u0000', '\ufffd')::json ->> 'title', 80), '');
+exception when data_exception then
+    return '';
+end $$;
+
+-- What waits for the owner, for other hosts to show: without payloads.
+create function untaken(_agents text[], _after bigint[], _each int) returns table (
+    agent text, seq bigint, kind text, task_id text, at text, title text
+) language plpgsql security definer set search_path = orchestrator_fleet, pg_temp as $$
+#variable_conflict use_column
+declare
+    _me record := caller();
+begin
+    return query
+        select asked.agent, p.seq, p.kind, p.task_id,
+            to_char(date_trunc('milliseconds', p.at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+            case p.kind when 'task' then title_in(p.body) else '' end
+        from unnest(_agents, _after) as asked (agent, after),
+        lateral (
+            select * from post where post.project = _me.project and post.agent = asked.agent and post.seq > asked.after
+            order by post.seq limit _each
+        ) p
+        order by asked.agent, p.seq;
+end $$;
+
 create function ownership(_agents text[]) returns table (agent text, host text, fence bigint)
 language plpgsql security definer set search_path = orchestrator_fleet, pg_temp as $$
 #variable_conflict use_column

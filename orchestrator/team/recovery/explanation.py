@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.base.errors import BadRequest
+from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core.attention import state_word
 from orchestrator.core.record_types import INBOX_TYPES, OUTBOX_TYPES
@@ -60,6 +60,8 @@ def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dic
     try:
         owner, task_id = task_views.find_task(root, task_id, agents)
     except BadRequest as error:
+        if error.code == "unknown_task" and (waiting := _waiting(task_id, agents, meta_of)):
+            return waiting
         if agent_id or error.code != "unknown_task":
             raise
         raise BadRequest(
@@ -85,6 +87,28 @@ def of_task(root: Path, task_id: str, agent_id: str | None, meta_of: Any) -> dic
     if end is None:
         answer["agent"] = of_agent(root, meta)
     return answer
+
+
+def _waiting(task_id: str, agents: list[str], meta_of: Any) -> dict[str, Any] | None:
+    """The answer for a task that the agent's host has not taken yet, so that no log has it; None without one."""
+    for agent_id in agents:
+        try:
+            meta = meta_of(agent_id)
+        except OrchestratorError:
+            continue
+        task = next((task for task in meta.get("tasks") or [] if task["task_id"] == task_id), None)
+        if task is not None and task.get("waits_for_host"):
+            reason = f"accepted at {task['posted_at']}; host {task['waits_for_host']} has not taken it yet"
+            if task["cancel_requested"]:
+                reason += ", and will not run it: a cancel was requested"
+            return {
+                "agent_id": agent_id,
+                "task_id": task_id,
+                "status": "queued",
+                "reason": f"{reason}; {meta['reason']}" if meta.get("reason") else reason,
+                "evidence": [],
+            }
+    return None
 
 
 def _records(paths: Paths, agent_id: str, task_id: str) -> Iterator[tuple[Path, dict[str, Any]]]:

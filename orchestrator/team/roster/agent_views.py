@@ -164,13 +164,21 @@ def status_of(entry: AgentEntry, clock: Clock) -> tuple[str, str]:
 
 def row(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """The agent's row with its status now."""
-    return row_of(entry.state, status_of(entry, roster.clock), entry.pane_id, entry.outbox.visible_seq)
+    shown = row_of(entry.state, status_of(entry, roster.clock), entry.pane_id, entry.outbox.visible_seq)
+    if entry.remote is not None:
+        shown["queue_depth"] += len(entry.remote.waiting_tasks(entry.state))
+    return shown
 
 
 def meta_of(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
     """The agent's meta with its status now, its process and its last call."""
     status = status_of(entry, roster.clock)
     meta = full_of(entry.state, status, entry.pane_id, entry.outbox.visible_seq, roster.paths)
+    if entry.remote is not None and (waiting := entry.remote.waiting_tasks(entry.state)):
+        tasks = [*meta["tasks"], *waiting]
+        meta["queue_depth"] += len(waiting)
+        meta["tasks"] = tasks[:SHOWN_TASKS]
+        meta["tasks_not_shown"] += len(tasks) - len(meta["tasks"])
     run = roster.runs.get(entry.run_id)
     meta["session"] = entry.session or meta["session"]
     meta["engine_version"] = _version(entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.base.final_states import FINAL_LIVES
 from orchestrator.core import agent_status, state
@@ -15,11 +15,22 @@ UNTIL_A_CALL = ("starting", "busy", "blocked", "stalled")
 """Statuses that end with a call of the agent's CLI."""
 
 
+class WaitingPost(NamedTuple):
+    """A post that was accepted and that the agent's host has not taken; ``title`` is "" without one."""
+
+    seq: int
+    kind: str
+    task_id: str | None
+    at: str
+    title: str
+
+
 @dataclass
 class RemoteFacts:
     """What is known here of an agent that another host owns, besides its records.
 
-    ``row`` is the row of its owner's snapshot, ``items`` those of its inbox, as last published.
+    ``row`` is the row of its owner's snapshot, ``items`` those of its inbox, as last published. ``posts`` are those
+    that were read while they waited for the host; `waiting` leaves out what it has taken since.
     """
 
     host: str
@@ -27,13 +38,47 @@ class RemoteFacts:
     away_since: str = ""  # RFC 3339; "" while its host renews its lease
     row: Mapping[str, Any] = field(default_factory=dict)
     items: Sequence[Mapping[str, Any]] = ()
+    posts: tuple[WaitingPost, ...] = ()
+
+    def waiting(self, agent: state.Agent) -> list[WaitingPost]:
+        """The posts that wait for the host, in order."""
+        return [post for post in self.posts if post.seq > agent.ref]
+
+    def waiting_tasks(self, agent: state.Agent) -> list[dict[str, Any]]:
+        """The tasks among them, as agent_get shows tasks; ``waits_for_host`` names the host."""
+        posts = self.waiting(agent)
+        canceled = {post.task_id for post in posts if post.kind == "cancel"}
+        tasks = [
+            post
+            for post in posts
+            if post.kind == "task"
+            and post.task_id is not None
+            and post.task_id not in agent.unfinished
+            and agent.ended(post.task_id) is None
+        ]
+        return [
+            {
+                "task_id": post.task_id,
+                "title": post.title or post.task_id,
+                "state": "queued",
+                "position": place,
+                "attempt": 1,
+                "cancel_requested": post.task_id in canceled,
+                "timeout_s": None,
+                "waits_for_host": self.host,
+                "posted_at": post.at,
+            }
+            for place, post in enumerate(tasks, len(agent.unfinished) + 1)
+        ]
 
     def status(self, agent: state.Agent) -> tuple[str, str]:
         """The status and its reason; `unknown` while its host is away, for nobody can see the agent."""
         if agent.life in FINAL_LIVES:
             return agent_status.status(agent, agent_status.Presence())
         if self.away_since:
-            return "unknown", f"host {self.host} is away since {self.away_since}"
+            waiting = len(self.waiting(agent))
+            calls = f"; {waiting} accepted call{'s wait' if waiting > 1 else ' waits'} for it" if waiting else ""
+            return "unknown", f"host {self.host} is away since {self.away_since}{calls}"
         by_records = agent_status.status(agent, agent_status.Presence())
         if by_records[0] != "unknown" or not self.row or self.row.get("epoch") != agent.epoch:
             return by_records

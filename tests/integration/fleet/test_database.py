@@ -142,6 +142,14 @@ async def test_every_function_carries_what_it_is_given(fleet_server, body):
         ]
         assert await a.take({"worker-2": 0}) == []
 
+        titled = {**body, "title": "two\0 and more" * 20}
+        await a.post(NewPost("worker-2", "task", "q5", titled, "t2", 5))
+        seen = await a.untaken({"worker-2": 1, "nobody": 0}, 9)
+        assert [post[:4] for post in seen] == [("worker-2", 2, "task", "t1"), ("worker-2", 3, "task", "t2")]
+        assert [post.title for post in seen] == ["", titled["title"].replace("\0", "\ufffd")[:80]]
+        assert seen[0].at == posts[1].at
+        assert len(await a.untaken({"worker-2": 0}, 1)) == 1
+
         line = str(body["prompt"])[:100_000].replace("\0", "\\u0000")
         part = LogPart(
             "worker-2", 1, "ready", (ShippedLine(1, "task", "t1", line),), (ShippedLine(1, "x", None, line),)
@@ -160,9 +168,9 @@ async def test_every_function_carries_what_it_is_given(fleet_server, body):
         assert [row.line for row in await a.late_lines("worker-2", 0, 9, 10)] == [""]
 
         beat = await hosts.beat("b", view=body)
-        assert [(row.agent, row.last_post, row.in_seq, row.out_seq) for row in beat.own] == [("worker-2", 2, 1, 1)]
+        assert [(row.agent, row.last_post, row.in_seq, row.out_seq) for row in beat.own] == [("worker-2", 3, 1, 1)]
         beat = await hosts.beat("a")
-        assert [(row.host, row.fence, row.last_post) for row in beat.homes] == [("b", 1, 2)]
+        assert [(row.host, row.fence, row.last_post) for row in beat.homes] == [("b", 1, 3)]
         assert [row.view for row in beat.views] == [body]
         assert [(row.host, row.places, row.agents) for row in beat.hosts] == [("a", 3, 0), ("b", 3, 1)]
         assert beat.runs == (("run", "a", 1),)

@@ -256,6 +256,25 @@ def test_a_host_acts_in_its_own_project_alone(project, clocked):
     other.close()
 
 
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ('{"title": "two"}', "two"),
+        ('{"payload": "\\u0000", "title": "a\\u0000b"}', "a\ufffdb"),
+        ('{"payload": "\\ud800", "title": "two"}', ""),
+        ('{"title": 7}', "7"),
+        ('{"title": null}', ""),
+        ('{"title": "' + "x" * 100_000 + '"}', "x" * 80),
+        ("[]", ""),
+        ("7", ""),
+        ('{"title"', ""),
+        ("", ""),
+    ],
+)
+def test_the_title_of_a_post_is_found_whatever_its_sender_wrote(clocked, body, title):
+    assert clocked.owner.execute("select orchestrator_fleet.title_in(%s)", [body]).fetchone() == (title,)
+
+
 @pytest.mark.parametrize("said", ["grün 😀", '{"a":1, "a" : 2.50,"n":1e400}', '"\\u0000"', "x" * 100_000])
 def test_bodies_and_lines_come_back_byte_for_byte(project, said):
     project.create("a", "w")
