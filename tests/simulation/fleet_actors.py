@@ -93,7 +93,8 @@ class FleetMaster(FleetActor):
             force = self.chance.random() < 0.3
             await self.ask(lambda roster, age: roster.fleet.stop(agent_id, force=force, req=req))
             self.world.note(f"{self.name}: deletes {agent_id}")
-            agents.remove(agent_id)
+            if agent_id in agents:  # another master may have deleted it meanwhile
+                agents.remove(agent_id)
 
     async def _create(self, req: str) -> None:
         host = self.chance.choice(("any", "any", *self.world.hosts))
