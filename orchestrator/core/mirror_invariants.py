@@ -20,7 +20,7 @@ MIRROR_KINDS: dict[str, str] = {
     "mirror_ahead": "the mirror has lines that the owner's log has lost",
     "fence_falls": "a line was mirrored under an older fence than one before it, or under one that was never given",
     "fence_in_launch": "one launch has records of two owners",
-    "post_differs": "a record names a post that the database has not, or has as another one",
+    "post_differs": "a record names a post that the database has as another one, or leaves out between others",
 }
 """Kind of violation -> its meaning, in one clause; docs/recovery.md lists them all."""
 
@@ -104,6 +104,14 @@ def unshipped(compared: ComparedAgent) -> int:
     )
 
 
+def lost_posts(compared: ComparedAgent) -> int:
+    """How many records are of posts that a restored or failed-over database lost; they count as before."""
+    if compared.posts is None:
+        return 0
+    refs = {_record(held.line).get("ref") for held in compared.inbox.here} - {None, 0} - compared.posts.keys()
+    return sum(1 for ref in refs if _forgotten(ref, compared.posts) or _after_all(ref, compared.posts))
+
+
 def _prefix(compared: ComparedAgent, log: ComparedLog) -> Iterator[Violation]:
     for due, mirrored in enumerate(log.mirror, 1):
         if mirrored.seq != due:
@@ -152,7 +160,7 @@ def _posts(compared: ComparedAgent, posts: Mapping[int, PostHead]) -> Iterator[V
             continue
         post = posts.get(ref)
         task = record.get("task_id")
-        if post is None and _forgotten(ref, posts):
+        if post is None and (_forgotten(ref, posts) or _after_all(ref, posts)):
             continue
         same = post is not None and post.kind == kind and (kind not in ("task", "cancel") or post.task_id == task)
         if not same:
@@ -167,6 +175,11 @@ def _forgotten(ref: int, posts: Mapping[int, PostHead]) -> bool:
     """Whether the post was lost with a database that was restored or failed over: later numbers begin far behind."""
     later = min((seq for seq in posts if seq > ref), default=0)
     return later - max((seq for seq in posts if seq < ref), default=0) > SKIPPED
+
+
+def _after_all(ref: int, posts: Mapping[int, PostHead]) -> bool:
+    """Whether the database has no post as late as this one: after a restore or a failover, until the next call."""
+    return ref > max(posts, default=0)
 
 
 def _deleted(log: ComparedLog) -> bool:

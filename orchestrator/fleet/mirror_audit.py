@@ -17,6 +17,7 @@ from orchestrator.core.mirror_invariants import (
     HeldLine,
     MirrorLine,
     PostHead,
+    lost_posts,
     mirror_faults,
     unshipped,
 )
@@ -77,6 +78,11 @@ def _compare(connection: Session, host: str, directory: Path, report: MirrorRepo
     report.violations += mirror_faults(agent)
     if count := unshipped(agent):
         report.notes.append(f"{count} records of {directory.name} are not in the mirror yet")
+    if count := lost_posts(agent):
+        report.notes.append(
+            f"{count} calls for {directory.name} are only in its log here: the database lost them when it was"
+            " restored or failed over; they were taken before, and count"
+        )
 
 
 def _of_fleet(directory: Path) -> bool:

@@ -107,6 +107,7 @@ def test_a_server_that_fails_over_to_an_older_copy_gets_what_the_owners_have(fle
         assert owner.execute("select pg_promote()").fetchone() == (True,)
     fleet.forgotten_posts = True
     works_again(fleet)
+    until(lambda: all(host.cli("verify", "--fleet").returncode == 0 for host in fleet.hosts.values()))
     for agent in fleet.agents():
         fleet.enqueue(agent)
     fleet.over()

@@ -15,6 +15,7 @@ from orchestrator.core.mirror_invariants import (
     HeldLine,
     MirrorLine,
     PostHead,
+    lost_posts,
     mirror_faults,
     unshipped,
 )
@@ -154,3 +155,19 @@ def test_a_post_that_a_failover_lost_is_no_fault_once_numbers_were_skipped(later
     one = sound()
     one.posts = {seq: post for seq, post in one.posts.items() if seq < 2} | {later: PostHead("stop", None)}
     assert kinds(one) == found
+
+
+@pytest.mark.parametrize(
+    ("posts", "lost"),
+    [
+        (POSTS, 0),
+        ({1: POSTS[1]}, 2),  # the promoted server has none of them, and nothing was accepted since
+        ({1: POSTS[1], 2: POSTS[2]}, 1),
+        ({1: POSTS[1], SKIPPED + 3: PostHead("stop", None)}, 2),
+    ],
+)
+def test_posts_that_a_failover_lost_are_counted_and_no_fault(posts, lost):
+    one = sound(posts=posts)
+    assert kinds(one) == set()
+    assert lost_posts(one) == lost
+    assert lost_posts(sound(posts=None)) == 0
