@@ -168,16 +168,15 @@ class RunWindows:
     async def run_of_fleet(self, run_id: str, home: str) -> TeamRun:
         """The run of that id with a window here: its own, or a session outside tmux if its home is another host.
 
-        ``home`` is the host whose master leads the run; "" for this one.
+        That session is made again if it has ended. ``home`` is the host whose master leads the run; "" for this one.
         """
         check_id(run_id, "run_id")  # it comes from another host, and becomes a path
         async with self._making:
             run = self._roster.runs.get(run_id)
-            if run is not None and run.live:
+            if run is not None and run.live and not (home and await self._gone(run)):
                 return run
-            # The broadcast is written at the home; elsewhere this host's own agents can be shown.
-            shown = WATCH if home else FOLLOW
-            place = await asyncio.to_thread(self._detached, make=True, name=self.session_name(run_id), shown=shown)
+            name = self.session_name(run_id)
+            place = await asyncio.to_thread(self._detached, make=True, name=name, shown=_shown(home))
             assert place is not None
             if run is None:
                 return await self._new_run(place, None, run_id, home)
@@ -274,11 +273,12 @@ class RunWindows:
         user is not.
         """
         async with self.lock(run):
-            gone = await self._gone(run)
-            if gone and not run.file["detached"]:
+            gone, home = await self._gone(run), str(run.file.get("home") or "")
+            if gone and not (run.file["detached"] or home):
                 return gone
-            if gone and now:
-                place = await asyncio.to_thread(self._detached, make=True, name=run.file["session"])
+            if gone and now:  # one that was adopted has no session yet
+                name = run.file["session"] or self.session_name(run.run_id)
+                place = await asyncio.to_thread(self._detached, make=True, name=name, shown=_shown(home))
                 assert place is not None
                 await self._move(run, place)
             if run.file["agents"].pop(agent_id, None) is not None:
@@ -385,3 +385,8 @@ class RunWindows:
         place = await asyncio.to_thread(self._detached, make=False, name=self.session_name())
         if place is not None:
             await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)
+
+
+def _shown(home: str) -> Sequence[str]:
+    """The broadcast is written at the home; elsewhere this host's own agents can be shown."""
+    return WATCH if home else FOLLOW

@@ -180,7 +180,10 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
     pane = laptop.inside(laptop.server.start(width=30, height=10, session="small"))  # no room, and none is needed
     code, made = asked(laptop, "agent", "create", "three", "--engine", "shell", "--host", "box", env=pane)
     assert (code, made["host"]) == (0, "box"), made
-    for agent in ("builder", "three"):
+    box.server.run("kill-server")  # as a boot of that machine does
+    code, made = asked(laptop, "agent", "create", "four", "--engine", "shell", "--host", "box")
+    assert (code, made["ready"]) == (0, True), made
+    for agent in ("builder", "three", "four"):
         assert asked(laptop, "agent", "delete", agent)[0] == 0
     until(lambda: asked(laptop, "agent", "list")[1]["agents"] == [])
     until(lambda: asked(laptop, "host", "remove", "box")[0] == 0)  # a deleted agent keeps nobody
