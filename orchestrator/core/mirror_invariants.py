@@ -108,8 +108,9 @@ def lost_posts(compared: ComparedAgent) -> int:
     """How many records are of posts that a restored or failed-over database lost; they count as before."""
     if compared.posts is None:
         return 0
-    refs = {_record(held.line).get("ref") for held in compared.inbox.here} - {None, 0} - compared.posts.keys()
-    return sum(1 for ref in refs if _forgotten(ref, compared.posts) or _after_all(ref, compared.posts))
+    posts = compared.posts
+    refs = {int(_record(held.line).get("ref") or 0) for held in compared.inbox.here} - {0} - posts.keys()
+    return sum(1 for ref in refs if _forgotten(ref, posts) or _after_all(ref, posts))
 
 
 def _prefix(compared: ComparedAgent, log: ComparedLog) -> Iterator[Violation]:
