@@ -257,7 +257,10 @@ class FleetStage:
         return {agent: rest for agent, *rest in rows}
 
     def quiet(self, bound=QUIET_S):
-        """Wait until each owner's logs are in the mirror, and the home's broadcast tells all of them."""
+        """Wait until each owner's logs are in the mirror, and the home's broadcast tells all of them.
+
+        No former owner that lives has the agent then, and what such a one has reported late is among its records.
+        """
 
         def look():
             for agent, (host, home, _, in_seq, out_seq) in self.agents().items():
@@ -267,11 +270,29 @@ class FleetStage:
                         return False
                 told = {r["ref"] for r in self.broadcast(home) if r["agent_id"] == agent}
                 due = {r["seq"] for r in read_log(place, "outbox") if r["type"] in record_types.BROADCAST_TYPES}
-                if told != due:
+                if told != due or self._has_former_owner(agent, host) or not self._late_ends_recorded(agent, place):
                     return False
             return True
 
         until(look, bound)
+
+    def _has_former_owner(self, agent, owner):
+        """Whether another host whose daemon runs has not set its directory aside yet."""
+        places = {name: host.agent_dir(agent) for name, host in self.hosts.items() if name != owner}
+        return any(
+            place.is_dir() and not (place / "mirror.json").exists() and self[name].fleet() is not None
+            for name, place in places.items()
+        )
+
+    def _late_ends_recorded(self, agent, place):
+        """Whether the owner has recorded each task that ended too late on a former owner."""
+        lines = self.sql(
+            "select line from orchestrator_fleet.late where project = %s and agent = %s and log = 'outbox'",
+            self.project, agent,
+        )  # fmt: skip
+        reported = {r["task_id"] for (line,) in lines if (r := json.loads(line))["type"] in TERMINAL}
+        recorded = {record["task_id"] for record in read_log(place, "outbox") if record["type"] == "late"}
+        return reported & set(self.accepted) <= recorded
 
     def broadcast(self, home):
         """The records of the home's broadcasts."""
