@@ -106,7 +106,10 @@ class HomeAgent(NamedTuple):
 
 
 class HostView(NamedTuple):
-    """What a host last published of its agents (rows of the snapshot): ``n`` counts its versions."""
+    """What a host last published of its agents (rows of the snapshot): ``n`` counts its versions.
+
+    Of a host with no agents of a run whose home is here it has only the engines, and ``n`` is 0.
+    """
 
     host: str
     n: int

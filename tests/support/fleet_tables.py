@@ -57,6 +57,7 @@ class FleetTables(FleetRules):
             host.view, host.view_n = as_text(request.view), host.view_n + 1
         agents = sorted(project.agents.items())
         homes = {name: project.runs[agent.run_id].home for name, agent in agents}
+        led = {one.host for name, one in agents if homes[name] == caller.host}
         return functions.Beat(
             self.incarnation,
             self.timeline,
@@ -79,9 +80,11 @@ class FleetTables(FleetRules):
                 for run_id, run in sorted(project.runs.items()) if caller.host in run.homes
             ),
             views=tuple(
-                functions.HostView(name, one.view_n, json.loads(one.view))
+                functions.HostView(name, one.view_n, json.loads(one.view)) if name in led
+                else functions.HostView(name, 0, {"engines": one.caps.get("engines", [])})
                 for name, one in sorted(project.hosts.items())
-                if name != caller.host and one.view is not None and one.view_n > request.known_views.get(name, 0)
+                if name != caller.host and one.view is not None
+                and (name not in led or one.view_n > request.known_views.get(name, 0))
             ),
             asks=tuple(self.asks(caller)),
         )  # fmt: skip

@@ -100,9 +100,19 @@ begin
             where run_home.project = _me.project and run_home.host = _me.host
         ),
         (
-            select coalesce(json_agg(json_build_array(v.host, v.n, v.view::json) order by v.host), '[]')
-            from view v where v.project = _me.project and v.host <> _me.host
-                and v.n > coalesce((_views ->> v.host)::bigint, 0)
+            -- Whole only for the home of an agent there: else each host would read all of the fleet at each beat.
+            select coalesce(json_agg(case
+                when led.here then json_build_array(v.host, v.n, v.view::json)
+                else json_build_array(v.host, 0, json_build_object('engines', coalesce(h.caps -> 'engines', '[]')))
+            end order by v.host), '[]')
+            from view v join host h using (project, host),
+                lateral (
+                    select exists (
+                        select from agent a where a.project = v.project and a.home = _me.host and a.host = v.host
+                    ) as here
+                ) led
+            where v.project = _me.project and v.host <> _me.host
+                and (not led.here or v.n > coalesce((_views ->> v.host)::bigint, 0))
         ),
         (
             select coalesce(json_agg(json_build_array(

@@ -137,12 +137,17 @@ async def test_a_beat_renews_the_lease_and_returns_the_heads(fleet):
 
 
 async def test_a_beat_brings_views_once_and_open_questions(fleet):
+    await fleet.create()
     await fleet.beat("b", view=[{"agent": "w"}])
     assert (await fleet.beat("a")).views == (functions.HostView("b", 1, [{"agent": "w"}]),)
     assert (await fleet.beat("a", known_views={"b": 1})).views == ()
     await fleet.beat("b", view=[])
     assert (await fleet.beat("a", known_views={"b": 1})).views == (functions.HostView("b", 2, []),)
     assert (await fleet.beat("b")).views == ()
+    # The home of no agent there learns only what can start there, each time.
+    assert (await fleet.beat("c", known_views={"b": 2})).views == (
+        functions.HostView("b", 0, {"engines": ["shell"]}),
+    )
     ask_id = await fleet.b.ask("a", "peek", {"n": 1}, 5)
     assert (await fleet.beat("a")).asks == (functions.Ask(ask_id, "b", "peek", {"n": 1}, 5.0),)
 
