@@ -12,12 +12,14 @@ import structlog
 
 from orchestrator.base.clock import Clock
 from orchestrator.base.errors import Conflict, OrchestratorError
-from orchestrator.base.waiting import Signal, call_off, wait_until
+from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core.fleet_rules import may_act
 from orchestrator.fleet.database_functions import BEAT_S, Beat, BeatRequest, FleetDatabase, HostFacts, OwnAgent
 
 log = structlog.get_logger()
 
+SOON_S = 0.5
+"""Shortest time between two renewals: the changes of many hosts within it are learnt together."""
 AWAY_AFTER_S = 5.0
 """Seconds without a renewal after which the database counts as away."""
 
@@ -65,7 +67,7 @@ class Lease:
             await call_off([self._task])
 
     def renew_soon(self) -> None:
-        """Renew now: something has changed that a renewal shows."""
+        """Renew before the next beat: something has changed that a renewal shows."""
         self._asked = True
         self._poke.notify()
 
@@ -88,7 +90,7 @@ class Lease:
     async def _run(self) -> None:
         fresh = not self.known
         while True:
-            due = self._clock.monotonic() + BEAT_S
+            began = self._clock.monotonic()
             try:
                 await self.renew(fresh=fresh)
                 fresh = False
@@ -102,7 +104,8 @@ class Lease:
             except Exception:
                 log.exception("bug in the fleet's beat")
                 fresh = True
-            await wait_until(lambda: True if self._asked else None, self._poke, due, self._clock)
+            await wait_until(lambda: True if self._asked else None, self._poke, began + BEAT_S, self._clock)
+            await elapse(max(0.0, began + SOON_S - self._clock.monotonic()), self._clock)
             self._asked = False
 
     async def renew(self, *, fresh: bool) -> Beat:

@@ -5,6 +5,7 @@ import functools
 import shutil
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -12,7 +13,7 @@ from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Conflict
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
-from orchestrator.fleet import taking
+from orchestrator.fleet import leases, taking
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
@@ -213,6 +214,25 @@ async def test_posts_are_taken_in_full_rounds_and_an_empty_one_is_not_asked_for(
         await owner.member.taking.take([agent_id])
         assert rounds == [2, 2, 1]
         assert owner.entry(agent_id).state.ref == 6
+
+
+@on_a_loop
+async def test_renewals_that_are_asked_for_are_made_together(tmp_path, monkeypatch):
+    """A busy home hears of a change of each host every second, and a renewal shows all of them."""
+    async with fleet(tmp_path, "a", clock=FastClock(4)) as (_model, hosts):
+        lease, clock = hosts["a"].member.lease, hosts["a"].clock
+        whole, began = lease.renew, []
+
+        async def renew(*, fresh):
+            began.append(clock.monotonic())
+            return await whole(fresh=fresh)
+
+        monkeypatch.setattr(lease, "renew", renew)
+        async with asyncio.timeout(20.0):
+            while len(began) < 5:
+                lease.renew_soon()
+                await asyncio.sleep(0)
+        assert min(later - earlier for earlier, later in pairwise(began)) > leases.SOON_S / 2
 
 
 @on_a_loop
