@@ -111,6 +111,7 @@ class Moves:
             # Also a deleted one: if its deletion was not shipped, it goes on elsewhere.
             if name not in self._lease.own and (entry.live or name not in self._unknown):
                 self._hold(name)
+        self._due |= self._taking.blocked  # the database may have been away when it was asked whose these are
         now = self._roster.clock.monotonic()
         self._lost = {
             row.host: row

@@ -10,10 +10,11 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.base.clock import SystemClock
-from orchestrator.base.errors import Conflict
+from orchestrator.base.errors import Conflict, NotReady
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
 from orchestrator.fleet import leases, taking
+from orchestrator.fleet.database_functions import ShipAnswer
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
@@ -322,6 +323,28 @@ async def created_and_launched(home, owner, **more):
     agent_id = await created(home, owner.host, **more)
     await until(lambda: (agent_id, 1) in owner.supervisor.launched)
     return agent_id
+
+
+@on_a_loop
+async def test_an_agent_is_held_no_longer_than_the_database_is_away(tmp_path, monkeypatch):
+    """The question whose it is had no answer once: nothing else would ask again, and it would take no post."""
+    async with fleet(tmp_path, "a") as (_model, hosts):
+        home = hosts["a"]
+        agent_id = await created_and_launched(home, home)
+        whole, asked = home.database.ownership, []
+
+        async def ownership(agents):
+            asked.append(agents)
+            if len(asked) == 1:
+                raise NotReady("fleet_away", "the database is away")
+            return await whole(agents)
+
+        monkeypatch.setattr(home.database, "ownership", ownership)
+        home.member.moves.refused_mirror(agent_id, ShipAnswer(agent_id, "fenced", 0, 0, 1, "a"))
+        await until(lambda: asked)
+        await until(lambda: not home.member.moves.held(agent_id))
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:t1")
+        await deliver(home, agent_id, "t1")
 
 
 @on_a_loop
