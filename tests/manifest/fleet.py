@@ -168,4 +168,8 @@ PROMISES: dict[str, Promise] = {
             f"{WAITING}nothing_is_read_of_a_host_that_takes_its_posts",
         ),
     ),
+    "FLEET16": Promise(
+        "Latency beside the raw chain, cycles, statements, syncs, takeover, an idle host, and growth reach their bounds.",
+        reason="measured: python -m benchmarks fleet",
+    ),
 }

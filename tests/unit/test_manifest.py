@@ -59,7 +59,7 @@ def test_the_manifest_knows_every_promise():
     later += [f"ANSWERS{n}" for n in range(1, 8)]
     later += [f"FIGURES{n}" for n in range(1, 5)]
     later += ["SNAPSHOT1", "START1", *(f"WEB{n}" for n in range(1, 6))]
-    later += [f"FLEET{n}" for n in range(1, 16)]
+    later += [f"FLEET{n}" for n in range(1, 17)]
     assert list(PROMISES) == [*core, *later]
 
 
