@@ -329,7 +329,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "host_taken": (
         Conflict,
         "another machine, or a copy of this one, is this host of the fleet",
-        "end the other one, or join under a name of its own: orchestrator host add",
+        "end the other one; if this one replaces it, on another host: orchestrator host remove NAME --lost, then host add",
     ),
     "project_taken": (
         Conflict,
