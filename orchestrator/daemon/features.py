@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -54,6 +55,7 @@ class Features:
         self.gsd = GsdWiring(log_file)
         self.trust = TrustRequests(roster, state, clients, (self.team.adoption, self.spawn), self.team.authority)
         self._roster, self._state = roster, state
+        self._run_dir = Path(log_file).parent
         self.fleet: FleetWiring | None = None
         self.fleet_trouble: Environment | None = None
         self.queries: agent_toolsets.Offered = {GSD: self.gsd.tools}  # read-only toolsets that a role may give
@@ -82,7 +84,7 @@ class Features:
                 self.fleet_trouble = Environment("fleet_driver", f"[fleet] is set, and a package is missing: {error}")
                 log.error("this daemon is in no fleet", **self.fleet_trouble.as_dict())  # noqa: TRY400  (no bug)
                 return
-            self.fleet = FleetWiring(self._roster, self.team, lambda: self._state.current.config)
+            self.fleet = FleetWiring(self._roster, self.team, lambda: self._state.current.config, self._run_dir)
             await self.fleet.begin()
 
     def fleet_state(self) -> dict[str, Any] | None:

@@ -38,6 +38,7 @@ RESTARTING = "restarting"  # beside STOPPED: `daemon restart` is at work, and th
 FAILED = "failed"  # JSON of the error that made the last start fail
 SHOWN = "shown.json"  # where squad members are shown: windows that must be put back one day
 CLEAN = "clean"  # the token of the last daemon that closed its logs properly
+FLEET_ENDS = "fleet.json"  # how far the fleet's mirrors went when this host last renewed its lease, and in which boot
 STARTS = "starts"  # one byte per start of a daemon since one was ready
 TEMPORARY = "tmp"  # the temporary directories of agents and squad members
 

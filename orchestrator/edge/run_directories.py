@@ -27,7 +27,7 @@ from orchestrator.trust.launched import Launched
 UNUSED_S = 86_400.0
 """How long after its last daemon a run directory goes, unless the caller names another age."""
 _KNOWN = re.compile(
-    rf"{project_location.LOCK}|{project_location.SOCKET}|{project_location.AGENT_SOCKET.pattern}|{project_location.LOG}(\.1)?|clean|{project_location.FAILED}(\.\d+)?|{project_location.STARTS}|{project_location.STOPPED}|{project_location.RESTARTING}|\.{project_location.SHOWN}\..+\.tmp"
+    rf"{project_location.LOCK}|{project_location.SOCKET}|{project_location.AGENT_SOCKET.pattern}|{project_location.LOG}(\.1)?|clean|{project_location.FAILED}(\.\d+)?|{project_location.STARTS}|{project_location.STOPPED}|{project_location.RESTARTING}|{project_location.FLEET_ENDS}(\.new)?|\.{project_location.SHOWN}\..+\.tmp"
 )
 _NAME = re.compile(r"[0-9a-f]{16}")
 

@@ -121,12 +121,12 @@ class HostLink:
         return answers
 
     def _taken(self, base: str) -> tuple[str, ...]:
-        """Ids that begin with this one and are used here."""
-        names = {*self._roster.agents, *self._roster.corrupt}
+        """Ids that begin with this one and are used here; also the fleet's, for a restored database may lack some."""
+        names = {*self._roster.agents, *self._roster.corrupt, *self._roster.replicas}
         if self._roster.paths.agents.is_dir():
             names |= {path.name for path in self._roster.paths.agents.iterdir()}
-        ours = {name for name in names if name in self._roster.replicas or own_entry(self._roster, name)}
-        return tuple(sorted(name for name in names - ours if name == base or name.startswith(f"{base}-")))
+        ids = {fleet_id(name) for name in names}
+        return tuple(sorted(name for name in ids if name == base or name.startswith(f"{base}-")))
 
     async def created(self, agent_id: str, deadline: float) -> AgentEntry | None:
         def look() -> AgentEntry | None:

@@ -17,6 +17,7 @@ from orchestrator.fleet.calls import HostCalls, Verb
 from orchestrator.fleet.database_functions import Beat, BeatRequest, FleetDatabase, HostFacts, News, Post
 from orchestrator.fleet.fleet_agent_ids import fleet_id
 from orchestrator.fleet.hosts import KnownHosts
+from orchestrator.fleet.known_ends import KnownEnds
 from orchestrator.fleet.late_results import LateResults
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.link import HostLink
@@ -52,6 +53,7 @@ class FleetMember:
         *,
         verbs: Mapping[str, Verb],
         view: PublishedView,
+        ends: KnownEnds | None = None,
     ) -> None:
         self._database = database
         self._supervisor = supervisor
@@ -59,6 +61,8 @@ class FleetMember:
         self._settings = settings
         self._facts = facts
         self._view = view
+        self._ends = ends or KnownEnds(None, "")
+        self._doubted: list[str] = []  # not compared with their mirrors, for the database was away at the start
         here = settings()
         self.host, self.project = here.host, here.project
         self.hosts = KnownHosts(roster.clock)
@@ -136,6 +140,12 @@ class FleetMember:
         except OrchestratorError as error:
             self.lease.trouble = error
             log.warning("the fleet's database does not answer yet", **error.as_dict())
+        if not self.lease.known:
+            own = [entry for entry in roster.agents.values() if entry.state.fleet and entry.live]
+            self._doubted = [fleet_id(entry.agent_id) for entry in self._ends.doubted(own)]
+            self.lease.fenced |= set(self._doubted)
+            if self._doubted:
+                log.warning("agents wait until their logs are compared with the fleet's", agents=self._doubted)
 
     def go_on(self) -> None:
         """Act from now on: the team's agents are supervised."""
@@ -177,6 +187,10 @@ class FleetMember:
             if self._incarnation != ("", 0):
                 log.warning("the fleet's database was restored or has failed over", timeline=beat.timeline)
             self._incarnation = beat.incarnation, beat.timeline
+        self._ends.keep({row.agent: (row.in_seq, row.out_seq) for row in beat.own})
+        # Compared by now. Until each goes on or is set aside, for the database may go away again in between.
+        self._doubted = [name for name in self._doubted if self.moves.held(name)]
+        self.moves.look_up(self._doubted)
         self.taking.look()
         for entry in self._roster.agents.values():
             if entry.state.fleet and entry.state.life == "stopped":

@@ -80,7 +80,7 @@ class Moves:
         self._due: dict[str, None] = {}
         self._lost: dict[str, HostRow] = {}
         self._look_again: dict[str, float] = {}
-        self._unknown: dict[str, None] = {}  # agents here that the database does not know
+        self._removed: dict[str, None] = {}  # deleted agents that their home has removed from the database
         self._stirred = Signal()
         self._task: asyncio.Task[None] | None = None
 
@@ -101,15 +101,12 @@ class Moves:
                 continue  # its logs here are damaged: doctor shows and repairs them, as for a local agent
             here = 0 if entry is None else self.fence_of(entry)
             unfinished = entry is not None and not self._rests(entry, row)
-            known_again = name in self._unknown  # the database was restored once more
-            self._unknown.pop(name, None)
-            left = known_again or unfinished
-            if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or left:
+            if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or unfinished:
                 self._hold(name)
         for entry in self._own_entries():
             name = fleet_id(entry.agent_id)
             # Also a deleted one: if its deletion was not shipped, it goes on elsewhere.
-            if name not in self._lease.own and (entry.live or name not in self._unknown):
+            if name not in self._lease.own and (entry.live or name not in self._removed):
                 self._hold(name)
         self._due |= self._taking.blocked  # the database may have been away when it was asked whose these are
         now = self._roster.clock.monotonic()
@@ -136,6 +133,13 @@ class Moves:
             return
         self._hold(name)
         self._stirred.notify()
+
+    def look_up(self, names: Iterable[str]) -> None:
+        """Look up whose these agents are; until then nothing is done with them."""
+        for name in names:
+            if own_entry(self._roster, name) is not None:
+                self._hold(name)
+                self._stirred.notify()
 
     def held(self, name: str) -> bool:
         """Whether it is not clear yet whose the agent is."""
@@ -229,12 +233,11 @@ class Moves:
         for name in names:
             owner, entry = owners.get(name), own_entry(self._roster, name)
             if owner is None:
-                if entry is not None and not entry.live:
-                    self._release(name)  # the home has removed it there
-                elif name not in self._unknown:
-                    # The database was restored to before this agent was created: nobody else has it either.
-                    log.error("the database does not know this agent", agent=name)
-                self._unknown[name] = None
+                if entry is not None and entry.live:
+                    self._unknown(entry)
+                elif entry is not None:
+                    self._removed[name] = None
+                    self._release(name)
                 continue
             if owner.host != self._host:
                 self._lease.own.pop(name, None)  # of the last renewal: its run may end here with it
@@ -259,6 +262,16 @@ class Moves:
             self._taking.look([name])
             if (entry := own_entry(self._roster, name)) is not None:
                 self._supervisor.tend(entry)
+
+    def _unknown(self, entry: AgentEntry) -> None:
+        """The database was restored to before this agent was created: no call reaches it, and nobody else has it."""
+        file = str(entry.outbox.path)
+        message = (
+            f"{file}: the fleet's database does not know this agent; it was restored to before the agent was made"
+        )
+        step = "keep a copy of the agent's directory if you need it, and create the agent again"
+        log.error("the database does not know this agent", agent=entry.agent_id)
+        self._roster.set_aside(entry.agent_id, Corrupt("forked", message, step, file=file))
 
     # -- an agent that has gone ---------------------------------------------------------------------------------
 

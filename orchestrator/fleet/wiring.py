@@ -6,6 +6,7 @@ The daemon imports this file only if `[fleet]` is set.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from orchestrator.base.platform import basic_facts
@@ -17,6 +18,7 @@ from orchestrator.fleet.database_functions import HostFacts
 from orchestrator.fleet.fleet_connection import FleetConnection
 from orchestrator.fleet.host_requests import HostRequests
 from orchestrator.fleet.host_verbs import verbs_of
+from orchestrator.fleet.known_ends import KnownEnds
 from orchestrator.fleet.member import FleetMember
 from orchestrator.fleet.published_view import PublishedView
 from orchestrator.fleet.settings import FleetSettings, settings_of
@@ -29,7 +31,7 @@ from orchestrator.team.worktrees import git
 class FleetWiring:
     """The fleet of one daemon; ``config`` gives the configuration now."""
 
-    def __init__(self, roster: Roster, team: TeamWiring, config: Callable[[], Config]) -> None:
+    def __init__(self, roster: Roster, team: TeamWiring, config: Callable[[], Config], run_dir: Path) -> None:
         self._roster = roster
         self._config = config
         here = self._settings()
@@ -43,6 +45,7 @@ class FleetWiring:
             self._facts,
             verbs=verbs_of(roster, team, self._settings),
             view=PublishedView(roster, team.feed.whole, _engines),
+            ends=KnownEnds(run_dir / project_location.FLEET_ENDS, basic_facts.boot_id()),
         )
 
     def _settings(self) -> FleetSettings:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.base.errors import BadRequest, Corrupt, OrchestratorError
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.fleet.database_functions import HostFacts, News, NewsKind
+from orchestrator.fleet.known_ends import KnownEnds
 from orchestrator.fleet.member import FleetMember
 from orchestrator.fleet.published_view import PublishedView
 from orchestrator.fleet.settings import FleetSettings
@@ -150,7 +151,10 @@ class FleetDaemon:
         self.session.on_request = lambda function: world.trouble.requested(host, self, function)
         view = PublishedView(self.roster, lambda: {"agents": [], "inbox": []})
         supervisor: Any = SimSupervisor(host, self.roster)
-        self.member = FleetMember(self.session, supervisor, lambda: host.settings, self._facts, verbs={}, view=view)
+        ends = KnownEnds(host.place / "fleet.json", str(host.boots))
+        self.member = FleetMember(
+            self.session, supervisor, lambda: host.settings, self._facts, verbs={}, view=view, ends=ends
+        )
         self.keeper: asyncio.Task[Any] | None = None
 
     def _sync_failed(self, error: Exception) -> None:

@@ -16,6 +16,7 @@ from orchestrator.config.keys import Config
 from orchestrator.core import supervision
 from orchestrator.core.supervision import RestartBudget
 from orchestrator.fleet.database_functions import FleetDatabase, HostFacts
+from orchestrator.fleet.known_ends import KnownEnds
 from orchestrator.fleet.member import FleetMember
 from orchestrator.fleet.published_view import PublishedView
 from orchestrator.fleet.settings import FleetSettings
@@ -119,8 +120,9 @@ class FleetHost:
         self.roster.load(clean=False)
         self.supervisor = FakeSupervisor(self.roster)
         view = PublishedView(self.roster, lambda: {"agents": [], "inbox": []})
+        ends = KnownEnds(self.root / "fleet.json", self.boot)
         self.member = FleetMember(
-            self.database, self.supervisor, lambda: self.settings, self.facts, verbs=self.verbs, view=view
+            self.database, self.supervisor, lambda: self.settings, self.facts, verbs=self.verbs, view=view, ends=ends
         )
 
     def facts(self) -> HostFacts:

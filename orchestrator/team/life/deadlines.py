@@ -107,7 +107,7 @@ class Deadlines:
         looks: list[tuple[AgentEntry, _Lease]] = []
         for agent_id, entry in self._roster.agents.items():
             lease = self._lease(entry)
-            if lease is None:
+            if lease is None or self._held(entry):
                 continue
             try:
                 self._overtime(entry, lease)
@@ -119,6 +119,10 @@ class Deadlines:
             self._look = asyncio.get_running_loop().create_task(self._look_at(looks))
         if self._leases:
             self._arm()
+
+    def _held(self, entry: AgentEntry) -> bool:
+        """Whether nothing may be recorded of an agent, because it is not clear whose it is or what it has done."""
+        return bool(entry.state.fleet) and (self._roster.fleet is None or self._roster.fleet.holds(entry))
 
     def _at(self) -> str:
         return rfc3339(self._roster.clock.now())

@@ -424,6 +424,58 @@ async def test_an_older_disk_is_filled_up_before_anything_is_done_also_if_the_da
 
 
 @on_a_loop
+@pytest.mark.parametrize("boot", ["boot", "next boot"])
+@pytest.mark.parametrize("copied", [True, False])
+async def test_a_start_without_the_database_does_nothing_on_a_disk_that_may_be_older(tmp_path, boot, copied):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(home, owner)
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:2")
+        await deliver(owner, agent_id, "t1")
+        await until(lambda: home.entry(agent_id).state.lease is not None)
+        await owner.crash()
+        older = {path: path.read_bytes() for path in (owner.root / ".agents").rglob("*.jsonl")}
+        owner.start()
+        await owner.join()
+        await report(owner, agent_id, "t1")
+        await until(lambda: home.entry(agent_id).state.ended("t1"))
+        await owner.member.lease.renew(fresh=False)  # as every two seconds
+        await owner.crash()
+        if copied:
+            for path, content in older.items():
+                path.write_bytes(content)
+            for path in (owner.root / ".agents").glob("cache.sqlite*"):
+                path.unlink()
+        model.cut("shop", "b")
+        owner.boot = boot
+        owner.start()
+        await owner.join()
+        entry = owner.entry(agent_id)
+        doubted = copied or boot != "boot"
+        assert owner.link.holds(entry) == doubted
+        await delivery.enqueue(home.roster, agent_id, task_id="t2", payload=2, req="c:3")
+        model.heal("shop", "b")
+        await until(lambda: entry.state.ended("t1") and not owner.link.holds(entry))
+        assert entry.state.ended("t1").outcome == "result"
+        await deliver(owner, agent_id, "t2")
+
+
+@on_a_loop
+async def test_an_agent_that_a_restored_database_does_not_know_is_set_aside_and_its_id_is_not_used_again(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        await created_and_launched(home, owner)
+        earlier = model.copy()
+        assert await created(home, "b", req="c:2") == "worker-2"
+        await until(lambda: "worker-2" in owner.roster.agents and home.entry("worker-2").state.life == "starting")
+        model.restore(earlier)
+        await until(lambda: "worker-2" in owner.roster.corrupt)
+        assert owner.roster.corrupt["worker-2"].code == "forked"
+        assert await created(home, "b", req="c:3") == "worker-3"
+        await until(lambda: "worker-3" in owner.roster.agents)
+
+
+@on_a_loop
 async def test_an_agent_whose_files_and_run_are_gone_is_taken_from_its_mirror_with_its_run(tmp_path):
     async with fleet(tmp_path, "a", "b") as (_, hosts):
         home, owner = hosts["a"], hosts["b"]
