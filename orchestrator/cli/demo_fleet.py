@@ -68,24 +68,25 @@ def main(demos: Path, *, keep: bool, as_json: bool) -> int:
     ended_by_signals()
     fleet = demo_hosts.prepare(demos)
     interrupted = True
-    try:
-        _begin(fleet, say)
-        asyncio.run(_lead(fleet, report, keep, say))
-        interrupted = False
-    except KeyboardInterrupt:
-        say("interrupted: ending the hosts and the database")
-    except BaseExceptionGroup as several:  # the SDK and both watchers wrap what they raise
-        raise first_expected(several) from several
-    finally:
-        signal.signal(signal.SIGINT, lambda *_: None)  # cleaning up is bounded; let it finish
-        keep = keep and not interrupted
-        if not keep:
-            if not interrupted:
-                say("stopping the hosts and the database")
-                report.differs += demo_hosts.stop(fleet)
-            report.differs += demo_hosts.end(fleet)
-            if interrupted or not report.differs:
-                report.differs += demo_hosts.remove(fleet)
+    with demo_hosts.watched(fleet):
+        try:
+            _begin(fleet, say)
+            asyncio.run(_lead(fleet, report, keep, say))
+            interrupted = False
+        except KeyboardInterrupt:
+            say("interrupted: ending the hosts and the database")
+        except BaseExceptionGroup as several:  # the SDK and both watchers wrap what they raise
+            raise first_expected(several) from several
+        finally:
+            signal.signal(signal.SIGINT, lambda *_: None)  # cleaning up is bounded; let it finish
+            keep = keep and not interrupted
+            if not keep:
+                if not interrupted:
+                    say("stopping the hosts and the database")
+                    report.differs += demo_hosts.stop(fleet)
+                report.differs += demo_hosts.end(fleet)
+                if interrupted or not report.differs:
+                    report.differs += demo_hosts.remove(fleet)
     if interrupted:
         return 130
     _show(fleet, report, keep, as_json)

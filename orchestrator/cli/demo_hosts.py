@@ -13,6 +13,8 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -37,6 +39,13 @@ JOIN_S = 60.0
 _FILE = "fleet.json"
 _SHORT = re.compile(r"orchestrator-demo-\w{8}")
 _MARK = "demo"
+KILLED_ROUNDS, KILLED_PAUSE_S = 4, 0.5
+_END = """
+import sys
+from pathlib import Path
+from orchestrator.cli.demo_hosts import end_killed
+end_killed(Path(sys.argv[1]))
+"""
 
 
 @dataclass
@@ -175,6 +184,31 @@ def end(fleet: DemoFleet) -> list[str]:
             left.append(f"process {cluster.pid} is still running")
     shutil.rmtree(fleet.short, ignore_errors=True)
     return left + [f"{fleet.short} could not be removed"] * fleet.short.exists()
+
+
+@contextlib.contextmanager
+def watched(fleet: DemoFleet) -> Iterator[None]:
+    """Meanwhile a process waits for the end of this one: if it is killed, it ends and removes all of the demo."""
+    ending = [sys.executable, "-P", "-c", _END, str(fleet.home)]
+    watch = ["sh", "-c", 'read -r over || exec "$@"', "sh", *ending]
+    with subprocess.Popen(
+        watch, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        try:
+            yield
+        finally:
+            with contextlib.suppress(BrokenPipeError):
+                process.communicate(b"over\n")
+
+
+def end_killed(home: Path) -> None:
+    """End and remove the demo of a process that was killed; what it was just starting comes late."""
+    for fleet in earlier(home.parent):
+        if fleet.home == home:
+            for _ in range(KILLED_ROUNDS):
+                end(fleet)
+                time.sleep(KILLED_PAUSE_S)
+            remove(fleet)
 
 
 def remove(fleet: DemoFleet) -> list[str]:

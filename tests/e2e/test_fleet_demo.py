@@ -15,6 +15,7 @@ from orchestrator.base.errors import Environment
 from orchestrator.base.platform import process_facts
 from orchestrator.fleet.private_cluster import programs
 from tests.e2e.conftest import unable
+from tests.support.stage import until
 
 DEMO = [sys.executable, "-P", "-m", "orchestrator", "demo", "--fleet"]
 LIMIT_S = 300
@@ -66,3 +67,11 @@ def test_ctrl_c_ends_all_of_it(place):
         assert "interrupted" in playing.stdout.read()
         assert playing.wait(LIMIT_S) == 130
     assert left(place) == ([], [], [])
+
+
+@pytest.mark.parametrize("line", ["PostgreSQL ", "result on"])
+def test_a_killed_demo_leaves_nothing_running(place, line):
+    with subprocess.Popen(DEMO, cwd=place, stdout=subprocess.PIPE, text=True) as playing:
+        next(said for said in playing.stdout if line in said and "starting a" not in said)
+        playing.kill()
+    until(lambda: left(place) == ([], [], []))
