@@ -334,7 +334,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str, str]] = {
     "project_taken": (
         Conflict,
         "another repository has this project name in the fleet's database",
-        "set another fleet_project",
+        "choose another name: --project, or fleet_project in [fleet]",
     ),
     "cursor_old": (
         Conflict,

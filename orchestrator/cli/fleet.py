@@ -42,6 +42,7 @@ def init(
     fleet_session.refuse_all_but_humans(place)
     fleet_session.need_driver()
     from orchestrator.fleet import host_files, joining, migrations  # noqa: PLC0415  (load pydantic and psycopg)
+    from orchestrator.fleet.remote_machine import root_commit  # noqa: PLC0415
 
     here = fleet_session.settings_here(place)
     fleet_project = host_files.check_name("project", fleet_project or (here.project if here else ""))
@@ -55,7 +56,10 @@ def init(
             here.dsn
         )  # not if the host was removed, or its database is new
         if not joined:
-            joining.join(place.root, joining.registered(connection, known, fleet_project, host))
+            joining.join(
+                place.root,
+                joining.registered(connection, known, fleet_project, host, repository=root_commit(place.root)),
+            )
     facts = {
         "project": fleet_project,
         "host": host,

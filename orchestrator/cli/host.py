@@ -122,7 +122,8 @@ def _register(call: Callable[..., dict[str, Any]], checkout: str, here: FleetSet
     with fleet_session.owner(here.project, dsn) as (connection, known):
         from orchestrator.fleet import administration, joining  # noqa: PLC0415  (load psycopg)
 
-        membership = joining.registered(connection, known, here.project, name, accepted=[here.host])
+        # The machine's checkout was compared with this one's.
+        membership = joining.registered(connection, known, here.project, name, repository="", accepted=[here.host])
         try:
             given = json.dumps(membership.as_dict()).encode()
             call("fleet", "join", given=given)

@@ -92,6 +92,15 @@ def add_host(connection: Connection[TupleRow], project: str, host: str) -> NewHo
     return NewHost(role, password)
 
 
+def check_repository(connection: Connection[TupleRow], project: str, repository: str) -> None:
+    """Raise Conflict ``project_taken`` if hosts of another repository, named by its first commit, have the name."""
+    row = connection.execute(
+        "select repository from orchestrator_fleet.project where project = %s", [project]
+    ).fetchone()
+    if repository and row is not None and row[0] not in ("", repository):
+        raise Conflict("project_taken", f"hosts of another repository are the project {project} of this fleet")
+
+
 def _short(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "_", name.lower())[:ROLE_NAME_CHARS]
 

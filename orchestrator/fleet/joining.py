@@ -47,12 +47,19 @@ class Membership:
 
 
 def registered(
-    connection: Connection[TupleRow], dsn: str, project: str, host: str, *, accepted: Sequence[str] = ()
+    connection: Connection[TupleRow],
+    dsn: str,
+    project: str,
+    host: str,
+    *,
+    repository: str,
+    accepted: Sequence[str] = (),
 ) -> Membership:
     """The host's row and role, new. One that never joined is made anew: its password is known to nobody.
 
-    Conflict ``host_exists`` if it has joined.
+    Conflict ``host_exists`` if it has joined, ``project_taken`` if the project is of another ``repository``.
     """
+    administration.check_repository(connection, project, repository)
     for row in administration.hosts(connection, project):
         if row.host == host:
             if row.lease_left_s is not None:

@@ -112,6 +112,33 @@ def test_init_makes_this_project_a_host_once(laptop, owner):
     assert refused(laptop, "fleet", "status") == (2, "no_fleet")
 
 
+def commit(root):
+    (root / "x").write_text("")
+    for words in (("init", "-q"), ("add", "x"), ("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x")):
+        subprocess.run(["git", *words], cwd=root, check=True)
+
+
+def test_another_repository_does_not_get_the_name_of_a_project(make_stage, laptop, owner):
+    commit(laptop.root)
+    asked(laptop, "daemon", "restart")
+    until(lambda: (asked(laptop, "daemon", "status")[1].get("fleet") or {}).get("renewed_s") is not None)
+    stage = make_stage()
+    script(stage)
+    stage.allow(".agents/config.toml")
+    commit(stage.root)
+    (stage.root / "y").write_text("")
+    subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--amend", "-m", "y"],
+        cwd=stage.root,
+        check=True,
+    )
+    names = ("--project", "shop", "--host", "other")
+    assert refused(stage, "fleet", "init", "--dsn", owner, *names) == (3, "project_taken")
+    assert "[fleet]" not in (stage.root / ".agents" / "config.toml").read_text()
+    with psycopg.connect(owner) as connection:
+        assert [row.host for row in administration.hosts(connection, "shop")] == ["laptop"]
+
+
 def test_nobody_but_a_human_joins_a_fleet(make_stage, owner):
     stage = make_stage()
     stage.allow(".agents/config.toml")
@@ -208,9 +235,7 @@ def test_a_machine_that_cannot_be_a_host_is_left_as_it_was(laptop, box, owner):
     program.write_text(text.replace(f"PATH={box.env['PATH']}", f"PATH={bin_only}"))
     assert refused(laptop, *add, "me@box") == (5, "host_unfit")  # no Python
     program.write_text(text)
-    (laptop.root / "x").write_text("")
-    for words in (("init", "-q"), ("add", "x"), ("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "x")):
-        subprocess.run(["git", *words], cwd=laptop.root, check=True)
+    commit(laptop.root)
     assert refused(laptop, *add, "me@box") == (3, "other_checkout")
     with psycopg.connect(owner) as connection:
         assert [row.host for row in administration.hosts(connection, "shop")] == ["laptop"]
