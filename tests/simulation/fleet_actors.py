@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.base.errors import BadRequest, Conflict, Environment, NotReady, OrchestratorError
+from orchestrator.base.errors import BadRequest, Conflict, Corrupt, Environment, NotReady, OrchestratorError
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.fleet_link import FleetCreation
 from orchestrator.team.roster.roster import Roster
@@ -68,7 +68,7 @@ class FleetMaster(FleetActor):
                 pass  # deleted, the task has ended, or the run is led elsewhere
             except NotReady as error:
                 self.world.note(f"{self.name}: {error.code}")
-            except BadRequest as error:
+            except (BadRequest, Corrupt) as error:
                 if error.code not in self.world.forgetful:
                     raise
         self.done = True

@@ -195,7 +195,7 @@ class Trouble:
         world, earlier = self.world, self.world.model.copy()
         await asyncio.sleep(self.chance.choice((0.05, 1.0, 5.0)))
         world.note("the database fails over to an earlier copy")
-        world.forgetful = ("unknown_agent", "unknown_task", "not_home")
+        world.forgetful = ("unknown_agent", "unknown_task", "not_home", "forked")
         world.evidence.database_went_back(*(tables.projects[PROJECT] for tables in (earlier, world.model.tables)))
         world.model.restore(earlier)
 
