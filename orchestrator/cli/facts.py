@@ -87,6 +87,7 @@ class FromDaemon:
 
     def __init__(self, link: DaemonClient) -> None:
         self.link = link
+        self._gens: dict[str, int] = {}  # by run: which of its broadcasts is being read
 
     def agents(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.link.tool("agent_list", {"scope": "all"})["agents"]
@@ -110,7 +111,12 @@ class FromDaemon:
 
     def broadcast(self, run_id: str, since: int, count: int, wait_ms: int = 0) -> dict[str, Any]:
         arguments = {"run_id": run_id, "since_seq": since, "max_events": min(count, PAGE), "wait_ms": wait_ms}
-        return self.link.tool("broadcast_read", arguments, wait_s=wait_ms / 1000)
+        if run_id in self._gens:
+            arguments["gen"] = self._gens[run_id]
+        page = self.link.tool("broadcast_read", arguments, wait_s=wait_ms / 1000)
+        if page.get("gen") is not None:
+            self._gens[run_id] = page["gen"]
+        return page
 
 
 def daemon_if_any(place: Project) -> DaemonClient | None:
