@@ -31,8 +31,9 @@ VICTIM = "victim"
 NAME = "bench"
 PLACES = 100
 AT_ONCE = 4
-WAIT_MS, READ_S = 50_000, 0.02
-"""Of a read of the broadcast, and the pause after each: a master does not read after each single event."""
+WAIT_MS = 50_000
+READ_MS, READ_S = 500, 0.02
+"""The wait of a read of the broadcast, and the pause after each: a master does not read after each single event."""
 ACCEPT = {"hosts": ["*"], "commands": {"idle": "sleep 86400"}}
 PAYLOAD = {"command": "true", "note": "x" * 160}
 COUNT_SYNCS = """\
@@ -113,8 +114,12 @@ class Fleet:
         """A fleet whose hosts all have a lease; nothing of it is left afterwards."""
         with running() as cluster:
             with psycopg.connect(cluster.dsn(), autocommit=True) as server:
+                server.execute("alter system set shared_preload_libraries = 'pg_stat_statements'")
+            cluster.restart()
+            with psycopg.connect(cluster.dsn(), autocommit=True) as server:
                 server.execute("create database fleet template template0")
             with psycopg.connect(cluster.dsn("fleet"), autocommit=True) as owner:
+                owner.execute("create extension pg_stat_statements")
                 migrations.migrate(owner)
                 fleet = cls(cluster, owner)
                 try:
@@ -165,17 +170,18 @@ class Fleet:
             relayed.append(await together(_relayed(host, agent_id) for agent_id in ids[DIRECT:]))
         return _in_turn(direct), _in_turn(relayed)
 
-    def transactions(self) -> int:
-        """The transactions of the fleet's database so far, as its server counts them."""
+    def statements(self) -> int:
+        """The statements of all hosts so far, as the server counts them; each is a transaction of its own."""
         (row,) = self.owner.execute(
-            "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
+            "select coalesce(sum(calls), 0) from pg_stat_statements join pg_roles on userid = pg_roles.oid"
+            " where rolname <> current_user"
         ).fetchall()
         return int(row[0])
 
     def used(self) -> dict[str, float]:
-        """What the fleet has used so far: transactions, syncs of logs and others, ms of CPU of the daemons."""
+        """What the fleet has used so far: statements, syncs of logs and others, ms of CPU of the daemons."""
         return {
-            "transactions": self.transactions(),
+            "statements": self.statements(),
             "logs": self._syncs("logs"),
             "others": self._syncs("others"),
             "cpu": cpu_s(*(host.pid for host in self.members)) * 1000,
@@ -267,34 +273,28 @@ class Side:
     async def paced(self, count: int, per_s: float) -> list[float]:
         """ms of each task from its enqueue until its agent has it; one task is begun every ``1 / per_s`` seconds."""
         began = time.perf_counter()
-        telling = asyncio.create_task(self._until_told(count))
-        asked = []
-        for number in range(count):
-            await asyncio.sleep(began + number / per_s - time.perf_counter())
-            asked.append(asyncio.create_task(self._enqueue()))
-        await asyncio.gather(*asked)
-        await telling
-        taken = [(self._received[task] - at) * 1000 for task, at in self._enqueued.items() if task in self._received]
+        async with self._reading(), asyncio.TaskGroup() as asking:
+            for number in range(count):
+                await asyncio.sleep(began + number / per_s - time.perf_counter())
+                asking.create_task(self._enqueue())
+        taken = [(self._received[task] - at) * 1000 for task, at in self._enqueued.items()]
         await self.check()
         return taken
 
-    async def saturated(self, count: int, unsettled: int) -> float:
+    async def saturated(self, seconds: float, unsettled: int) -> float:
         """Cycles per second, from the first enqueue until the home's broadcast has told the last end.
 
-        So many tasks are under way at a time.
+        Tasks are begun for so long, so many are under way at a time.
         """
         self._free = asyncio.Semaphore(unsettled)
         began = time.perf_counter()
-        telling = asyncio.create_task(self._until_told(count))
-        asked = []
-        for _ in range(count):
-            await self._free.acquire()
-            asked.append(asyncio.create_task(self._enqueue()))
-        await asyncio.gather(*asked)
-        await telling
-        took = time.perf_counter() - began
+        async with self._reading(), asyncio.TaskGroup() as asking:
+            while time.perf_counter() - began < seconds:
+                await self._free.acquire()
+                asking.create_task(self._enqueue())
+        cycles, took = len(self._enqueued), self._told_at - began
         await self.check()
-        return count / took
+        return cycles / took
 
     async def check(self) -> None:
         """Raise unless each task of the run was handed out once and has one end, everywhere."""
@@ -337,17 +337,29 @@ class Side:
                 self._received[got["command"]["task_id"]] = time.perf_counter()
                 await wire.call("emit_event", agent_id=agent_id, type="result", payload={"exit_code": 0})
 
-    async def _until_told(self, count: int) -> None:
-        """Read the broadcast until it has told that many ends of own tasks more."""
-        while count:
-            page = await self._master.call("broadcast_read", since_seq=self._cursor, max_events=1000, wait_ms=WAIT_MS)
+    @contextlib.asynccontextmanager
+    async def _reading(self) -> AsyncIterator[None]:
+        """Read the broadcast, until after the block it has told the ends of all tasks."""
+        self._asking = True
+        reading = asyncio.create_task(self._read())
+        yield
+        self._asking = False
+        await reading
+
+    async def _read(self) -> None:
+        while self._asking or not self._told.keys() >= self._enqueued.keys():
+            page = await self._master.call(
+                "broadcast_read", run_id=self._fleet.run_id, since_seq=self._cursor, max_events=1000, wait_ms=READ_MS
+            )
             for event in page["events"]:
                 self._cursor = event["seq"]
                 task_id = event.get("task_id", "")
                 if event["type"] in TERMINAL and task_id.startswith(f"{self._name}-"):
                     self._told[task_id] += 1
-                    count -= 1
+                    self._told_at = time.perf_counter()
                     self._free.release()
             await asyncio.sleep(READ_S)
 
+    _asking = False
+    _told_at = 0.0
     _free = asyncio.Semaphore(0)
