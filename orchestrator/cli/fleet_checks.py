@@ -59,11 +59,10 @@ def of_fleet(place: Project, here: FleetSettings, dsn: str) -> Iterator[DoctorFi
 def _of_server(here: FleetSettings) -> Iterator[DoctorFinding]:
     from orchestrator.fleet import owner_session  # noqa: PLC0415  (loads psycopg)
     from orchestrator.fleet.migrations import OLDEST_SERVER  # noqa: PLC0415
-    from orchestrator.fleet.server_connection import check_direct  # noqa: PLC0415
 
     with owner_session.session(here.dsn) as connection:
         begin = datetime.now(UTC)
-        row = connection.execute("select pg_backend_pid(), clock_timestamp(), pg_is_in_recovery()").fetchone()
+        row = connection.execute("select clock_timestamp(), pg_is_in_recovery()").fetchone()
         end = datetime.now(UTC)
         assert row is not None
         version = connection.info.server_version // 10_000
@@ -72,12 +71,11 @@ def _of_server(here: FleetSettings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "database", level, f"PostgreSQL {version}, it answers in {took:.1f} ms", "use 15 or newer"
         )
-        check_direct(connection.info.backend_pid, row[0])
-        if row[2]:
+        if row[1]:
             yield DoctorFinding(
                 "database", "bad", "it is a standby and takes no writes", "let fleet_dsn name the primary"
             )
-        skew = (row[1] - begin).total_seconds()
+        skew = (row[0] - begin).total_seconds()
         yield DoctorFinding(
             "clock",
             "ok" if abs(skew) < CLOCK_S else "note",

@@ -12,7 +12,7 @@ from psycopg.rows import TupleRow
 from orchestrator.base.errors import Environment
 from orchestrator.fleet import host_files
 from orchestrator.fleet.driver_errors import connection_error, statement_error
-from orchestrator.fleet.server_connection import check_reached
+from orchestrator.fleet.server_connection import check_direct, check_reached
 from orchestrator.fleet.settings import TLS_STEP, tls_missing
 
 Session = Connection[TupleRow]
@@ -24,7 +24,7 @@ CONNECT_S = 10
 def session(dsn: str) -> Iterator[Session]:
     """One connection, each statement of which is committed by itself; every error has a code.
 
-    Environment ``tls_required`` if the way to the server is not safe.
+    Environment ``tls_required`` if the way to the server is not safe, ``pooler_refused`` if a pooler is between.
     """
     parts = host_files.parts_of(dsn)
     if parts.get("host") and (fault := tls_missing(dsn)):
@@ -35,6 +35,8 @@ def session(dsn: str) -> Iterator[Session]:
         raise connection_error(error, dsn) from None
     try:
         check_reached(connection.info, connection.pgconn.info)
+        row = connection.execute("select pg_backend_pid()").fetchone()
+        check_direct(connection.info.backend_pid, row[0] if row else 0)
         yield connection
     except psycopg.Error as error:
         raise statement_error(error, dsn) from None

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.fleet import administration, migrations
+from orchestrator.fleet.owner_session import session
 from tests.support.postgres import made_database
 
 
@@ -178,3 +179,13 @@ def test_an_owner_need_not_be_a_superuser(empty):
         assert administration.state(owner).hosts[0].host == "a"
         administration.restore(owner)
         administration.remove_project(owner, "p")
+
+
+def test_a_command_is_refused_through_a_pooler(server, monkeypatch):
+    dsn = server.cluster.dsn(server.database)
+    with session(dsn) as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)  # who greeted, not who serves
+    with pytest.raises(OrchestratorError) as caught, session(dsn):
+        pass
+    assert caught.value.code == "pooler_refused"
