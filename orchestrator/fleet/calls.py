@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import orjson
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
@@ -36,7 +37,7 @@ class HostCalls:
         self._verbs = verbs
         self._answered = Signal()
         self._tasks = BackgroundTasks()
-        self._taken: dict[int, None] = {}
+        self._taken: dict[tuple[int, str, str, bytes], None] = {}
 
     async def close(self) -> None:
         """Answer nothing more; who asks is told after its time that nobody answered."""
@@ -67,13 +68,18 @@ class HostCalls:
                 self._answered.disarm(waiting)
 
     def asked(self, asks: tuple[Ask, ...]) -> None:
-        """Answer these questions, each once."""
+        """Answer these questions, each once; a restored database gives their numbers again."""
         for ask in asks:
-            if ask.id not in self._taken:
-                self._taken[ask.id] = None
+            key = ask.id, ask.by_host, ask.verb, orjson.dumps(ask.body, option=orjson.OPT_SORT_KEYS)
+            if key not in self._taken:
+                self._taken[key] = None
                 self._tasks.start(self._answer(ask))
         while len(self._taken) > 1000:
             del self._taken[next(iter(self._taken))]
+
+    def begin_anew(self) -> None:
+        """The database was restored or has failed over: what was asked before is gone."""
+        self._taken.clear()
 
     def look_soon(self) -> None:
         """Questions may be there."""

@@ -186,6 +186,7 @@ class FleetMember:
         if (beat.incarnation, beat.timeline) != self._incarnation:
             if self._incarnation != ("", 0):
                 log.warning("the fleet's database was restored or has failed over", timeline=beat.timeline)
+                self.calls.begin_anew()
             self._incarnation = beat.incarnation, beat.timeline
         self._ends.keep({row.agent: (row.in_seq, row.out_seq) for row in beat.own})
         # Compared by now. Until each goes on or is set aside, for the database may go away again in between.
