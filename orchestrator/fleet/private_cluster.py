@@ -33,10 +33,12 @@ LISTENS_S = 60
 PORTS = range(15_000, 31_000)
 """Below the ports that systems give to outgoing connections: one of those would keep a server from coming back."""
 
+# mmap: files of a server that was killed lie in its directory, not in /dev/shm.
 _SETTINGS = """
 unix_socket_permissions = 0700
 max_connections = 200
 shared_buffers = 32MB
+dynamic_shared_memory_type = mmap
 log_min_messages = warning
 """
 _UNSAFE = """
