@@ -65,6 +65,7 @@ class AgentSockets:
         self._serve = serve
         self._open: dict[str, _Open] = {}
         self._failed: set[str] = set()
+        self._closed = False
 
     def begin(self, agents: Iterable[AgentEntry]) -> None:
         """Remove what a daemon that was killed has left, and open those of the agents there are."""
@@ -106,7 +107,8 @@ class AgentSockets:
         return frozenset(opened.agents) if opened is not None else frozenset()
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all of them; records that become durable afterwards open none again."""
+        self._closed = True
         tasks = [opened.task for opened in self._open.values() if opened.task is not None]
         for opened in self._open.values():
             opened.close()
@@ -114,6 +116,8 @@ class AgentSockets:
         await call_off(tasks)
 
     def _have(self, name: str, ids: set[str]) -> None:
+        if self._closed:
+            return
         opened = self._open.get(name)
         if opened is None:
             try:
