@@ -38,7 +38,7 @@ class DemoProject:
 
     home: Path
     tmux_socket: str  # the private server's name; "" inside the user's tmux
-    variables: Mapping[str, str] = field(default_factory=dict)  # more of what its programs find in their environment
+    variables: Mapping[str, str] = field(default_factory=dict)  # set for its programs beside the usual ones
 
     @property
     def project(self) -> Path:

@@ -68,7 +68,7 @@ class ComparedLog:
 class ComparedAgent:
     """One agent as this host and the database have it. ``own``: this host is its owner, so its logs are the truth.
 
-    ``fence`` is that of the database now, None if it does not know the agent; ``posts`` are known for own agents.
+    ``fence`` is the database's, None if it does not know the agent; ``posts`` are only read for own agents.
     """
 
     agent: str

@@ -40,7 +40,7 @@ class HostCalls:
         self._taken: dict[tuple[int, str, str, bytes], None] = {}
 
     async def close(self) -> None:
-        """Answer nothing more; who asks is told after its time that nobody answered."""
+        """Stop answering; the host that asks gets an error once its time is over."""
         await call_off(self._tasks)
 
     def news(self) -> None:

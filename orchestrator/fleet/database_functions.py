@@ -241,7 +241,7 @@ class Post(NamedTuple):
 
 
 class UntakenPost(NamedTuple):
-    """A post as other hosts see it before its owner takes it; ``title`` is that of a task, or ""."""
+    """What other hosts may read of a post that its owner has not taken; ``title`` is "" if it has none."""
 
     agent: str
     seq: int

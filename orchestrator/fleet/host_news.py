@@ -148,7 +148,7 @@ class NewsListener:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._task is not None:
             await call_off([self._task])
 

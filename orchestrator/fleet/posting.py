@@ -17,7 +17,7 @@ from orchestrator.fleet.database_functions import FleetDatabase, NewPost, PostAn
 
 
 class Posting:
-    """The posts of one host. An owner is told of a post after its commit; the beat finds what that loses."""
+    """The posts of one host. After the commit the owner is notified; if that is lost, the next beat shows it."""
 
     def __init__(self, database: FleetDatabase, host: str, look: Callable[[list[str]], None]) -> None:
         self._database = database

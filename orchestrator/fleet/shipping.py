@@ -52,7 +52,7 @@ class _Mirror:
 
 
 class Shipping:
-    """The mirrors of one host's agents. ``on_refused`` is told of a mirror that is fenced or forked."""
+    """The mirrors of one host's agents. ``on_refused`` is called when a mirror is fenced or forked."""
 
     def __init__(
         self, database: FleetDatabase, roster: Roster, lease: Lease, on_refused: Callable[[str, ShipAnswer], None]

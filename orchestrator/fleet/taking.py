@@ -116,7 +116,7 @@ class Taking:
     async def take(self, names: list[str]) -> None:
         """Take until nothing is left for these agents; raises what the disk, tmux or the database refuses."""
         while names:
-            # An agent that is here and not known to be an own one may be behind its mirror, or another host's by now.
+            # Until a renewal shows an agent as ours, its logs may be older than its mirror, or it may have moved.
             names = [n for n in names if n in self._lease.own or own_entry(self._roster, n) is None]
             entries = {name: own_entry(self._roster, name) for name in names}
             after = {name: entry.state.ref if entry is not None else 0 for name, entry in entries.items()}

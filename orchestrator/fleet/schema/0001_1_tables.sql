@@ -198,7 +198,7 @@ create function db_now() returns timestamptz language sql volatile as $$
     select clock_timestamp() -- not now(): a wait for a lock counts. Tests put another clock here.
 $$;
 
--- The server's timeline from the log it writes: pg_control_checkpoint() shows that of a promoted server only later.
+-- The server's timeline, read from its write-ahead log: after a promotion pg_control_checkpoint() lags behind.
 create function server_timeline() returns int language sql volatile as $$
     select ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int
 $$;
