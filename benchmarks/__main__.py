@@ -45,6 +45,9 @@ def main(argv: list[str] | None = None) -> int:
         trees = [Tree(ROOT), *([Tree(Path(args.against))] if args.against else [])]
     except FileNotFoundError as error:
         parser.error(str(error))
+    pythons = sorted({tree.interpreter() for tree in trees})
+    if len(pythons) > 1:
+        parser.error(f"the checkouts have different Pythons: {'; '.join(pythons)}. Set one up anew with PYTHON=...")
     place = Path(tempfile.mkdtemp(prefix="orchestrator-bench-", dir=os.environ.get(PLACE)))
     try:
         missed, failed = tables(args.groups or GROUPS, trees, args.rounds, place)

@@ -141,6 +141,17 @@ def test_a_wrong_argument_is_refused(arguments, capsys):
     assert refused.value.code == 2
 
 
+def test_a_checkout_with_another_python_is_not_compared(pretended, capsys):
+    other = checkout(pretended / "other")
+    python = other / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 3.11.2 of somebody else\n")
+    python.chmod(0o755)
+    with pytest.raises(SystemExit):
+        bench.main(["commands", "--against", str(other)])
+    assert "different Pythons" in capsys.readouterr().err
+
+
 def test_what_is_started_writes_and_reads_bytecode(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     assert "PYTHONDONTWRITEBYTECODE" not in private_env(tmp_path)
