@@ -16,6 +16,7 @@ from orchestrator.core.record_drafts import happened, inbox_draft, titled
 from orchestrator.core.record_types import EXITS, Draft
 from orchestrator.core.state import ENDED_LIVES, Agent
 from orchestrator.core.supervision import REFUSED_BY_HOST
+from orchestrator.core.task_words import TITLE_CHARS, short_line
 
 SUSPEND_AFTER_S = 10.0
 """Age of the last renewal from which an owner hands out nothing more of an agent that may move."""
@@ -47,7 +48,7 @@ def take(agent: Agent, post: PostedCall, *, stored: Any, at: str, refused: str =
     if post.kind != "task":
         return [inbox_draft(agent, post.kind, at, post.req, **_asked(post), **facts)]
     task_id = post.task_id or decisions.task_id_from(post.req)
-    more = {key: post.body[key] for key in ("timeout_s", "title") if post.body.get(key)}
+    more = _wishes(post.body)
     if task_id in agent.unfinished or agent.ended(task_id) is not None:
         # Only after a restore: the database forgot a task that this owner knows. Another payload never replaces it.
         facts["duplicate"] = True
@@ -63,6 +64,17 @@ def take(agent: Agent, post: PostedCall, *, stored: Any, at: str, refused: str =
         agent, "task", at, post.req, task_id=task_id, payload=payload, position=position, **more, **facts
     )
     return [draft]
+
+
+def _wishes(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Time limit and title of a task, as far as they are what a host of ours posts."""
+    timeout_s, title = body.get("timeout_s"), body.get("title")
+    wishes: dict[str, Any] = {}
+    if isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and timeout_s > 0:
+        wishes["timeout_s"] = timeout_s
+    if isinstance(title, str) and (line := short_line(title, TITLE_CHARS)):
+        wishes["title"] = line
+    return wishes
 
 
 def _asked(post: PostedCall) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def questions_of(given: Mapping[str, Any]) -> tuple[Question, ...] | None:
             {
                 "question": entry["question"],
                 "header": str(entry.get("header") or ""),
-                "multi": bool(entry.get("multiSelect") or entry.get("multiple")),
+                "multi": bool(entry.get("multiSelect") or entry.get("multiple") or entry.get("multi")),
                 "options": [
                     {"label": option["label"], "description": str(option.get("description") or "")}
                     for option in options

@@ -76,11 +76,15 @@ class ArtifactCopies:
         while True:
             body = {"agent": fleet_id(entry.agent_id), "name": name, "from": len(data), "bytes": CHUNK_BYTES}
             part = await self._ask(host, "artifact", body, ASK_S)
-            chunk = base64.b64decode(part["data"])
-            if hashlib.sha256(chunk).hexdigest() != part["sha256"] or part["from"] != len(data):
+            try:
+                chunk, size = base64.b64decode(part["data"], validate=True), int(part["size"])
+                good = hashlib.sha256(chunk).hexdigest() == part["sha256"] and part["from"] == len(data)
+            except (KeyError, TypeError, ValueError):
+                good = False
+            if not good:
                 raise Environment("io_failed", f"a part of {name} arrived damaged")
             data += chunk
-            if not chunk or len(data) >= min(int(part["size"]), ARTIFACT_MAX):
+            if not chunk or len(data) >= min(size, ARTIFACT_MAX):
                 return data
 
 

@@ -116,8 +116,10 @@ class HostCalls:
 def _opened(host: str, answer: Any) -> Any:
     """The answer, or the error that the other host met."""
     error = answer.get("error") if isinstance(answer, dict) else None
-    if error is None:
-        return answer["answer"] if isinstance(answer, dict) else None
+    if isinstance(answer, dict) and "answer" in answer and error is None:
+        return answer["answer"]
+    if not isinstance(error, dict):
+        raise NotReady("host_away", f"host {host} has answered what cannot be read here", "update orchestrator there")
     code = str(error.get("code"))
     known = code if code in CODES else "internal"
     kind: type[OrchestratorError] = CODES[known][0]

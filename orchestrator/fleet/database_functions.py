@@ -228,7 +228,10 @@ class PostAnswer(NamedTuple):
 
 
 class Post(NamedTuple):
-    """One accepted post, as its owner takes it; ``at`` is RFC 3339 by the clock of the database."""
+    """One accepted post, as its owner takes it; ``at`` is RFC 3339 by the clock of the database.
+
+    ``body`` is None if its host posted what cannot be read here.
+    """
 
     agent: str
     seq: int
@@ -237,7 +240,7 @@ class Post(NamedTuple):
     req: str
     by_host: str
     at: str
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] | None
 
 
 class UntakenPost(NamedTuple):

@@ -20,6 +20,7 @@ SQLSTATES: dict[str, tuple[type[OrchestratorError], str]] = {
     "OF007": (Conflict, "host_alive"),
     "OF008": (NotReady, "too_early"),
     "OF009": (BadRequest, "unknown_run"),
+    "OF010": (BadRequest, "bad_argument"),
     # A wrong way to the right thing: nothing but a change of the database or of the configuration helps.
     "28": (Environment, "fleet_denied"),
     "42501": (Environment, "fleet_denied"),

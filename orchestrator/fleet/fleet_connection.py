@@ -5,8 +5,9 @@ The head of `schema/0001_1_tables.sql` lists the functions and what they return.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import orjson
 
@@ -46,8 +47,10 @@ from orchestrator.fleet.database_functions import (
 )
 from orchestrator.fleet.host_news import CALL_ITSELF_S, NewsListener, NewsSender, channel_of
 from orchestrator.fleet.migrations import SCHEMA
+from orchestrator.fleet.post_batches import PostBatches
 from orchestrator.fleet.server_connection import Reconnection, ResultRow, ServerConnection
 
+T = TypeVar("T")
 _S = "select * from orchestrator_fleet."
 AGAIN_WITHIN_S = 5.0
 """How long a call whose answer was lost is sent again."""
@@ -73,6 +76,7 @@ class FleetConnection:
         self._notify, self._listen = connection("notify", synchronous=False), connection("listen")
         self._sender = NewsSender(self._notify, project, clock)
         self._listener = NewsListener(self._listen, channel_of(project, host), clock, self._heard)
+        self._posts = PostBatches(self._work)
         self.on_news: Callable[[News], None] = lambda _news: None
 
     def _heard(self, news: News) -> None:
@@ -89,7 +93,7 @@ class FleetConnection:
         for connection in (self._work, self._ship, self._notify, self._listen):
             await connection.close()
 
-    async def _accepted(self, query: str, values: Sequence[Any]) -> list[ResultRow]:
+    async def _accepted(self, call: Callable[[], Awaitable[T]]) -> T:
         """A call that the database knows again by its ``req``: sent once more if its answer was lost.
 
         `fleet_away` with ``sent`` if it is not known in the end whether it was accepted.
@@ -97,7 +101,7 @@ class FleetConnection:
         until = None
         while True:
             try:
-                return await self._work.call(query, values)
+                return await call()
             except NotReady as error:
                 if error.code != "fleet_away" or not (error.facts.get("sent") or until):
                     raise
@@ -139,8 +143,8 @@ class FleetConnection:
             homes=tuple(HomeAgent(*row) for row in homes),
             hosts=tuple(HostRow(*row) for row in hosts),
             runs=tuple(RunHomeRow(*row) for row in runs),
-            views=tuple(HostView(*row) for row in views),
-            asks=tuple(Ask(*row) for row in asks),
+            views=tuple(HostView(host, number, _opened(view)) for host, number, view in views),
+            asks=_asks(asks),
         )
 
     async def move(self, dead: str) -> list[MovedAgent]:
@@ -168,20 +172,21 @@ class FleetConnection:
             }
             for agent in agents
         ]
-        rows = await self._accepted(_S + "create_agents(%s, %s)", (run_id, _json(wanted)))
+        values = (run_id, _json(wanted))
+        rows = await self._accepted(partial(self._work.call, _S + "create_agents(%s, %s)", values))
         return [PlacedAgent(*placed) for _, *placed in rows]
 
     async def post(self, post: NewPost) -> PostAnswer:
         """Accept a call for an agent; committed when it returns."""
         values = (post.agent, post.kind, post.req, post.task_id, _json(post.body), post.limit, post.force)
-        (row,) = await self._accepted(_S + "post(%s, %s, %s, %s, %s, %s, %s)", values)
+        row = await self._accepted(partial(self._posts.send, values))
         answer = PostAnswer(*row)
-        return answer if answer.body is None else answer._replace(body=orjson.loads(row[6]))
+        return answer if answer.body is None else answer._replace(body=_object(row[6]))
 
     async def take(self, after: Mapping[str, int], each: int = POSTS_A_ROUND) -> list[Post]:
         """Posts of own agents behind these numbers."""
         rows = await self._notify.call(_S + "take(%s, %s, %s)", (list(after), list(after.values()), each))
-        return [Post._make((*row[:-1], orjson.loads(row[-1]))) for row in rows]
+        return [Post._make((*row[:-1], _object(row[-1]))) for row in rows]
 
     async def untaken(self, after: Mapping[str, int], each: int) -> list[UntakenPost]:
         """Posts of any agents behind these numbers."""
@@ -243,8 +248,7 @@ class FleetConnection:
 
     async def asks(self) -> list[Ask]:
         """Questions to this host that have no answer and time left."""
-        rows = await self._work.call(_S + "asks()")
-        return [Ask(number, by_host, verb, orjson.loads(body), left) for number, by_host, verb, body, left in rows]
+        return list(_asks(await self._work.call(_S + "asks()")))
 
     async def answer(self, ask_id: int, answer: Any) -> None:
         """Answer a question."""
@@ -253,7 +257,7 @@ class FleetConnection:
     async def answered(self, ask_id: int) -> tuple[bool, Any]:
         """Whether a question of this host has its answer, and the answer."""
         ((done, answer),) = await self._work.call(_S + "answered(%s)", (ask_id,))
-        return done, None if answer is None else orjson.loads(answer)
+        return done, None if answer is None else _opened(answer)
 
 
 def _json(value: Any) -> str:
@@ -261,6 +265,24 @@ def _json(value: Any) -> str:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError as error:
         raise BadRequest("bad_argument", f"the payload cannot be stored as JSON: {error}") from None
+
+
+def _opened(text: str) -> Any:
+    """The JSON of another host; None if it is none that can be read here, for that host may have sent anything."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    value = _opened(text)
+    return value if isinstance(value, dict) else None
+
+
+def _asks(rows: Iterable[Sequence[Any]]) -> tuple[Ask, ...]:
+    asks = [Ask(number, by_host, verb, _object(body), left) for number, by_host, verb, body, left in rows]
+    return tuple(ask for ask in asks if ask.body is not None)
 
 
 def _columns(rows: Sequence[ResultRow], width: int) -> list[list[Any]]:

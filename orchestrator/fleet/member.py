@@ -23,6 +23,7 @@ from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.link import HostLink
 from orchestrator.fleet.moves import Moves
 from orchestrator.fleet.published_view import PublishedView
+from orchestrator.fleet.received_view import items_of, row_of
 from orchestrator.fleet.replicas import Replicas
 from orchestrator.fleet.run_homes import RunHomes
 from orchestrator.fleet.settings import FleetSettings
@@ -223,12 +224,11 @@ class FleetMember:
     def _show(self, host: str) -> None:
         """Give the replicas of this host's agents what it has published of them."""
         view = self.hosts.view_of(host)
-        rows, items = view.get("agents") or {}, view.get("items") or []
         for entry in self._roster.replicas.values():
             facts, name = entry.remote, fleet_id(entry.agent_id)
             if facts is None or facts.host != host:
                 continue
-            row, own = rows.get(name) or {}, [item for item in items if item.get("agent_id") == name]
+            row, own = row_of(view, name), items_of(view, name)
             if row != facts.row or own != facts.items:
                 facts.row, facts.items = row, own
                 self._shown_anew(entry)

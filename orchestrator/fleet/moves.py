@@ -99,7 +99,9 @@ class Moves:
             entry = own_entry(self._roster, name)
             if entry is None and name in self._roster.corrupt:
                 continue  # its logs here are damaged: doctor shows and repairs them, as for a local agent
-            here = 0 if entry is None else self.fence_of(entry)
+            here = 0 if entry is None else entry.state.fence
+            if entry is not None and here < row.fence:
+                here = self.fence_of(entry)
             unfinished = entry is not None and not self._rests(entry, row)
             if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or unfinished:
                 self._hold(name)

@@ -27,6 +27,8 @@ from orchestrator.team.roster.roster import Roster
 log = structlog.get_logger()
 
 AGAIN_S = 1.0
+ANEW_S = 60.0
+"""Shortest time between two fresh copies of one mirror: its owner may have shipped what fits nowhere."""
 
 
 class Replicas:
@@ -42,6 +44,8 @@ class Replicas:
         self._heads: dict[str, HomeAgent] = {}
         self._due: dict[str, None] = {}
         self._stirred = Signal()
+        self._misfit_at: dict[str, float] = {}  # when (monotonic) a replica last did not fit its mirror
+        self._waits_until: dict[str, float] = {}  # of those of which a fresh copy did not fit either
         self._held: Counter[str] = Counter()  # agents of which no replica is made now
         self._task: asyncio.Task[None] | None = None
 
@@ -155,7 +159,8 @@ class Replicas:
 
     def _is_followed(self, name: str) -> bool:
         """Whether another host owns the agent, and its files here are not in the replica's place any more."""
-        return name in self._heads and not self._held[name] and own_entry(self._roster, name) is None
+        waits = self._roster.clock.monotonic() < self._waits_until.get(name, 0.0)
+        return name in self._heads and not (waits or self._held[name]) and own_entry(self._roster, name) is None
 
     async def _follow(self, names: list[str]) -> None:
         """Read until the replicas of these agents are as long as their mirrors."""
@@ -183,5 +188,10 @@ class Replicas:
                 raise
             log.warning("a replica does not fit its mirror and is made anew", agent=entry.agent_id, **error.as_dict())
             await self.drop(fleet_id(entry.agent_id))
+            now, before = self._roster.clock.monotonic(), self._misfit_at.get(lines.agent)
+            self._misfit_at[lines.agent] = now
+            if before is not None and now < before + ANEW_S:
+                self._waits_until[lines.agent] = now + ANEW_S  # then a renewal shows that it is missing
+                return
             self._due[lines.agent] = None
             self._stirred.notify()

@@ -36,6 +36,9 @@ AGAIN_S = 1.0
 GIVEN_UP = "its host was given up before it had made the agent"
 """Why an agent is recorded and not launched: its new owner only writes its end."""
 
+UNREADABLE = "its host posted what is no JSON object"
+"""Why a task or an agent is refused."""
+
 Refused = Callable[[Post, Mapping[str, Any]], str]
 """Why this host does not take a post about an agent with this spec; "" if it does."""
 Make = Callable[[str, str, list[PostedAgent]], Any]
@@ -142,14 +145,14 @@ class Taking:
         for post in posts:
             if post.kind == "create":
                 continue
-            call = PostedCall(post.seq, post.kind, post.task_id, post.req, post.by_host, post.body)
+            call = PostedCall(post.seq, post.kind, post.task_id, post.req, post.by_host, post.body or {})
             stored = delivery.stored_payload(entry, post.task_id) if post.task_id is not None else None
             drafts = fleet_rules.take(
                 entry.state,
                 call,
                 stored=stored,
                 at=rfc3339(self._roster.clock.now()),
-                refused=self._refused(post, entry.state.spec),
+                refused=self._refused(post, entry.state.spec) if post.body is not None else UNREADABLE,
             )
             self._roster.write(entry, drafts)
             if post.kind in ("restart", "stop"):
@@ -170,7 +173,8 @@ class Taking:
             await self._make(run_id, "" if home == self._host else home, agents)
 
     def _posted(self, post: Post, own: OwnAgent) -> PostedAgent:
-        name = post.body.get("command_name")
+        body = post.body or {}
+        name = body.get("command_name")
         membership: dict[str, Any] = {
             "project": self._project,
             "agent": post.agent,
@@ -178,13 +182,13 @@ class Taking:
             "host": self._host,
             "fence": own.fence,
             "on_host_lost": own.on_host_lost,
-            "cwd": post.body.get("cwd") or ".",
+            "cwd": body.get("cwd") or ".",
         }
         if name:
             membership["command_name"] = name
         return PostedAgent(
             agent_id=local_id(self._roster, post.agent),
-            body=post.body,
+            body=body,
             membership=membership,
             ref=post.seq,
             by_host=post.by_host,

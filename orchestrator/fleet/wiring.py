@@ -34,8 +34,10 @@ class FleetWiring:
     def __init__(self, roster: Roster, team: TeamWiring, config: Callable[[], Config], run_dir: Path) -> None:
         self._roster = roster
         self._config = config
-        here = self._settings()
-        self._first = here
+        self._read_from = config()
+        here = settings_of(self._read_from)
+        assert here is not None
+        self._first = self._now = here
         self._connection = FleetConnection(here.dsn, here.project, here.host, roster.clock)
         self._repository: str | None = None
         self.member = FleetMember(
@@ -50,7 +52,10 @@ class FleetWiring:
 
     def _settings(self) -> FleetSettings:
         """The settings now; those of the start while `[fleet]` is not set any more."""
-        return settings_of(self._config()) or self._first
+        config = self._config()
+        if config is not self._read_from:
+            self._now, self._read_from = settings_of(config) or self._first, config
+        return self._now
 
     def _facts(self) -> HostFacts:
         roster, settings = self._roster, self._settings()

@@ -16,6 +16,7 @@ CODES: dict[str, tuple[type[OrchestratorError], str]] = {
     "OF001": (BadRequest, "host_unknown"), "OF002": (Conflict, "host_taken"), "OF003": (Conflict, "project_taken"),
     "OF004": (Environment, "schema_newer"), "OF005": (Environment, "schema_older"), "OF006": (Conflict, "not_home"),
     "OF007": (Conflict, "host_alive"), "OF008": (NotReady, "too_early"), "OF009": (BadRequest, "unknown_run"),
+    "OF010": (BadRequest, "bad_argument"),
 }  # fmt: skip
 
 

@@ -13,6 +13,8 @@
 --       -> (n int, agent, host, why text, again bool), n from 1 in the order of the agents
 --   post(agent, kind, req text, task_id text | null, body text, "limit" int, force bool)
 --       -> one row (status, host text, seq bigint, position, unfinished int, life text, body text | null, outcome text)
+--   post_all(agents, kinds, reqs, task_ids, bodies text[], limits int[], forces bool[])
+--       -> the row of `post` for each, in the order of the arguments
 --   take(agents text[], after bigint[], each int)
 --       -> (agent text, seq bigint, kind, task_id, req, by_host, at, body text) by agent and seq; `at` is RFC 3339
 --   untaken(agents text[], after bigint[], each int)
@@ -39,6 +41,7 @@
 --
 --   OF001 host_unknown   OF002 host_taken   OF003 project_taken   OF004 schema_newer   OF005 schema_older
 --   OF006 not_home       OF007 host_alive   OF008 too_early       OF009 unknown_run
+--   OF010 bad_argument: no host of ours sends this; what hosts send each other is checked once more where it is read
 --
 -- Locks are taken in the order project, host, run, agent, queue; of several rows by id. Text that is compared or sorted
 -- is in the order of its characters (collate "C"), whatever the database's own order is.
@@ -236,6 +239,30 @@ begin
     if found then
         perform raise_numbers();
     end if;
+end $$;
+
+-- Refuse what no host of ours sends: a host must not be able to stop the others with it.
+create function demand(_good bool, _what text) returns void language plpgsql as $$
+begin
+    if _good is not true then
+        raise exception using errcode = 'OF010', message = format('wrong %s', _what);
+    end if;
+end $$;
+
+create function is_object(_text text) returns bool language plpgsql immutable as $$
+begin
+    return json_typeof(_text::json) = 'object';
+exception when others then -- no JSON, or nested too deeply for the server
+    return false;
+end $$;
+
+-- What a host says of itself: {"places": n, "engines": []}, each if it likes.
+create function are_caps(_text text) returns bool language plpgsql immutable as $$
+begin
+    return is_object(_text)
+        and coalesce(json_typeof(_text::json -> 'engines'), 'array') = 'array'
+        and coalesce(json_typeof(_text::json -> 'places'), 'number') = 'number'
+        and coalesce((_text::json ->> 'places')::numeric, 0) between 0 and 100000;
 end $$;
 
 -- The live host with most free places, at least one; of several the first by name. Null: there is none.

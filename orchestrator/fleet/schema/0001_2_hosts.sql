@@ -21,6 +21,7 @@ begin
             message = format('the schema is %s, this program has %s', _meta.schema, _schema);
     end if;
     _me := caller();
+    perform demand(are_caps(_caps), 'caps');
     select repository into _known from project where project = _me.project for update;
     select * into _host from host where project = _me.project and host = _me.host for update;
     _now := db_now();
@@ -48,6 +49,8 @@ declare
     _now timestamptz;
     _views jsonb := _known_views::jsonb;
 begin
+    perform demand(are_caps(_caps), 'caps');
+    perform demand(_view is null or (octet_length(_view) < 10000000 and is_object(_view)), 'view');
     select * into _host from host where project = _me.project and host = _me.host for update;
     _now := db_now();
     if _host.instance <> _instance or _host.boot <> _boot then
@@ -102,8 +105,8 @@ begin
         (
             -- Whole only for the home of an agent there: else each host would read all of the fleet at each beat.
             select coalesce(json_agg(case
-                when led.here then json_build_array(v.host, v.n, v.view::json)
-                else json_build_array(v.host, 0, json_build_object('engines', coalesce(h.caps -> 'engines', '[]')))
+                when led.here then json_build_array(v.host, v.n, v.view)
+                else json_build_array(v.host, 0, jsonb_build_object('engines', coalesce(h.caps -> 'engines', '[]'))::text)
             end order by v.host), '[]')
             from view v join host h using (project, host),
                 lateral (
@@ -116,7 +119,7 @@ begin
         ),
         (
             select coalesce(json_agg(json_build_array(
-                one.id, one.by_host, one.verb, one.body::json, extract(epoch from one.until - _now)
+                one.id, one.by_host, one.verb, one.body, extract(epoch from one.until - _now)
             ) order by one.id), '[]')
             from ask one where one.project = _me.project and one.to_host = _me.host
                 and one.answer is null and one.until > _now
@@ -206,6 +209,12 @@ begin
     if not exists (select from host where project = _me.project and host = _to_host) then
         raise exception using errcode = 'OF001', message = format('no host %s', _to_host);
     end if;
+    perform demand(is_object(_body) and octet_length(_body) < 10000000 and length(_verb) < 100, 'question');
+    perform demand(_wait_s between 0 and 3600, 'time for the answer');
+    perform demand((
+        select count(*) < 1000 from ask
+        where project = _me.project and to_host = _to_host and by_host = _me.host and until > _now
+    ), 'number of open questions');
     delete from ask where project = _me.project and to_host = _to_host and until < _now - interval '10 min';
     insert into ask (project, to_host, by_host, verb, body, until)
     values (_me.project, _to_host, _me.host, _verb, _body, _now + make_interval(secs => _wait_s))
@@ -229,6 +238,7 @@ language plpgsql security definer set search_path = orchestrator_fleet, pg_temp 
 declare
     _me record := caller();
 begin
+    perform demand(is_object(_answer), 'answer');
     update ask set answer = _answer
     where id = _id and project = _me.project and to_host = _me.host and answer is null and until > db_now();
 end $$;

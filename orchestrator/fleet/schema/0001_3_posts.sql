@@ -14,6 +14,7 @@ declare
     _new jsonb;
     _target host;
 begin
+    perform demand(_run_id ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$', 'run');
     perform from project where project = _me.project for update; -- ids and places are given by one at a time
     _now := db_now();
     insert into run (project, run_id, home) values (_me.project, _run_id, _me.host) on conflict do nothing;
@@ -25,6 +26,10 @@ begin
         raise exception using errcode = 'OF006', message = format('the home of %s is %s', _run_id, _home);
     end if;
     for _new, n in select value, ordinality from jsonb_array_elements(_agents::jsonb) with ordinality loop
+        perform demand(
+            _new ->> 'base' ~ '^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$' and length(_new ->> 'req') between 1 and 1000
+            and _new ->> 'on_host_lost' in ('wait', 'move') and is_object(_new ->> 'body'), 'agent'
+        );
         agent := '';
         why := '';
         select one.agent, one.host, true into agent, host, again from agent one
@@ -82,6 +87,10 @@ declare
     _known post;
     _ended bigint;
 begin
+    perform demand(
+        _kind in ('task', 'cancel', 'restart', 'stop') and length(_req) between 1 and 1000 and is_object(_body)
+        and coalesce(_task_id ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$', true), 'post'
+    );
     seq := 0;
     "position" := 0;
     unfinished := 0;
@@ -145,6 +154,24 @@ begin
         values (_me.project, _agent, seq, _kind, _task_id, _req, _me.host, db_now(), "position", _body);
     end if;
     return next;
+end $$;
+
+-- Several posts in one transaction, in their order; each is answered as by `post`.
+create function post_all(
+    _agents text[], _kinds text[], _reqs text[], _task_ids text[], _bodies text[], _limits int[], _forces bool[]
+) returns table (
+    status text, host text, seq bigint, "position" int, unfinished int, life text, body text, outcome text
+) language plpgsql security definer set search_path = orchestrator_fleet, pg_temp as $$
+#variable_conflict use_column
+declare
+    _me record := caller();
+begin
+    perform from queue where project = _me.project and agent = any (_agents) order by agent for update;
+    for _n in 1 .. cardinality(_agents) loop
+        return query select * from post(
+            _agents[_n], _kinds[_n], _reqs[_n], _task_ids[_n], _bodies[_n], _limits[_n], _forces[_n]
+        );
+    end loop;
 end $$;
 
 create function take(_agents text[], _after bigint[], _each int) returns table (

@@ -7,6 +7,7 @@ combined.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import orjson
 
@@ -17,6 +18,8 @@ from orchestrator.team.roster.agent_views import meta_of
 from orchestrator.team.roster.roster import Roster
 
 EVERY_S = 0.5
+TOGETHER = 16
+"""Files that one job of a thread writes; their contents are made on the event loop."""
 REFUSED_S = 5.0
 """What the disk refused is tried again this much later."""
 
@@ -63,16 +66,26 @@ class MetaFiles:
 
     async def _write(self) -> None:
         refused: set[str] = set()
-        for agent_id in sorted(self._stale):
-            entry = self._roster.agents.get(agent_id)
-            self._stale.discard(agent_id)  # before the file is made: what changes meanwhile is written next time
-            if entry is None:
-                continue
-            meta = self._roster.paths.provenance.sealed(meta_of(self._roster, entry), "agent", agent_id, "meta")
-            data = orjson.dumps(meta, option=orjson.OPT_INDENT_2) + b"\n"
-            try:
-                await asyncio.to_thread(replace, self._roster.paths.meta(agent_id), data, mode=0o600)
-            except OrchestratorError:
-                refused.add(agent_id)
+        stale = sorted(self._stale)
+        for first in range(0, len(stale), TOGETHER):
+            files: dict[str, bytes] = {}
+            for agent_id in stale[first : first + TOGETHER]:
+                self._stale.discard(agent_id)  # before the file is made: what changes meanwhile is written next time
+                entry = self._roster.agents.get(agent_id)
+                if entry is not None:
+                    meta = meta_of(self._roster, entry)
+                    meta = self._roster.paths.provenance.sealed(meta, "agent", agent_id, "meta")
+                    files[agent_id] = orjson.dumps(meta, option=orjson.OPT_INDENT_2) + b"\n"
+            refused |= await asyncio.to_thread(self._replaced, files)
         self._stale |= refused
         self._pause_s = REFUSED_S if refused else EVERY_S
+
+    def _replaced(self, files: Mapping[str, bytes]) -> set[str]:
+        """Write the files by agent; the agents of those that the disk refused."""
+        refused: set[str] = set()
+        for agent_id, data in files.items():
+            try:
+                replace(self._roster.paths.meta(agent_id), data, mode=0o600, cache=True)
+            except OrchestratorError:
+                refused.add(agent_id)
+        return refused

@@ -64,6 +64,10 @@ class Project:
     def post(self, who, agent, kind="task", *, req, task_id=None, limit=99):
         return self.call(who, "post", agent, kind, req, task_id, "{}", limit, False)[0]
 
+    def post_both(self, who, *, names, req):
+        many = (["task"] * 2, [req] * 2, ["t" + req] * 2, ["{}"] * 2, [9] * 2, [False] * 2)
+        return self.call(who, "post_all", names, *many)
+
     def ship(self, who, agent, fence, *outbox, life="ready"):
         parts = [1] * len(outbox), ["outbox"] * len(outbox)
         return self.call(
@@ -275,7 +279,9 @@ def test_the_title_of_a_post_is_found_whatever_its_sender_wrote(clocked, body, t
     assert clocked.owner.execute("select orchestrator_fleet.title_in(%s)", [body]).fetchone() == (title,)
 
 
-@pytest.mark.parametrize("said", ["grün 😀", '{"a":1, "a" : 2.50,"n":1e400}', '"\\u0000"', "x" * 100_000])
+@pytest.mark.parametrize(
+    "said", ['{"t":"grün 😀"}', '{"a":1, "a" : 2.50,"n":1e400}', '{"t" : "\\u0000"}', '{"t":"' + "x" * 100_000 + '"}']
+)
 def test_bodies_and_lines_come_back_byte_for_byte(project, said):
     project.create("a", "w")
     project.call("b", "post", "w", "task", "1", "t", said, 9, False)
@@ -311,3 +317,97 @@ def test_a_promoted_standby_skips_numbers_before_any_post():
             assert project.post("b", "w", req="3", task_id="t3")[2] > failed_over + 1_000_000
             assert migrate(owner) == (1, 1)
         project.close()
+
+
+def test_posts_of_one_call_are_answered_as_single_ones_in_their_order(project):
+    project.create("a", "w", "v")
+
+    def post_all(*posts):
+        columns = list(zip(*posts, strict=True))
+        return project.call("b", "post_all", *map(list, columns))
+
+    rows = post_all(
+        ("w", "task", "1", "t1", "{}", 2, False), ("v", "task", "2", "t1", "{}", 2, False),
+        ("w", "task", "1", "t1", "{}", 2, False), ("w", "task", "3", "t1", '{"payload":1}', 2, False),
+        ("nobody", "task", "4", "t4", "{}", 2, False), ("w", "task", "5", "t5", "{}", 2, False),
+        ("w", "task", "6", "t6", "{}", 2, False), ("w", "stop", "7", None, "{}", 2, False),
+        ("w", "task", "8", "t8", "{}", 2, False),
+    )  # fmt: skip
+    assert [(row[0], row[2]) for row in rows] == [
+        ("accepted", 2), ("accepted", 2), ("again", 2), ("known_task", 2), ("no_agent", 0), ("accepted", 3),
+        ("queue_full", 0), ("accepted", 4), ("agent_ended", 0),
+    ]  # fmt: skip
+    assert [row[1:4] for row in project.call("a", "take", ["w"], [1], 9)] == [
+        (2, "task", "t1"), (3, "task", "t5"), (4, "stop", None),
+    ]  # fmt: skip
+
+
+def test_two_calls_of_several_posts_do_not_lock_each_other(project):
+    project.create("a", "w", "v")
+    one, two, waited = project.race(
+        ("b", "post_both", {"names": ["w", "v"], "req": "1"}), ("c", "post_both", {"names": ["v", "w"], "req": "2"})
+    )
+    assert waited
+    assert [row[0] for row in (*one, *two)] == ["accepted"] * 4
+
+
+BAD = {
+    "kind": ("post", "w", "create", "r", "t", "{}", 9, False),
+    "task": ("post", "w", "task", "r", "../t", "{}", 9, False),
+    "long task": ("post", "w", "task", "r", "t" * 129, "{}", 9, False),
+    "request": ("post", "w", "task", "", "t", "{}", 9, False),
+    "body": ("post", "w", "task", "r", "t", "no json", 9, False),
+    "body that is a list": ("post", "w", "task", "r", "t", "[]", 9, False),
+    "deep body": ("post", "w", "task", "r", "t", '{"a":' + "[" * 100_000, 9, False),
+    "caps": ("beat", "i-b", "1", '{"places": "x"}', False, None, "{}"),
+    "places": ("beat", "i-b", "1", '{"places": 1e30}', False, None, "{}"),
+    "engines": ("beat", "i-b", "1", '{"engines": 7}', False, None, "{}"),
+    "view": ("beat", "i-b", "1", "{}", False, "no json", "{}"),
+    "question": ("ask", "a", "peek", "no json", 1.0),
+    "time": ("ask", "a", "peek", "{}", float("nan")),
+    "answer": ("answer", 1, "no json"),
+    "run": ("create_agents", "../run", "[]"),
+    "joining": ("join_host", 1, "i-b", "1", "1.0", 1, "[]", ""),
+}
+
+
+@pytest.mark.parametrize("call", BAD.values(), ids=BAD)
+def test_a_host_cannot_write_what_would_stop_the_others(project, call):
+    project.create("a", "w")
+    with pytest.raises(psycopg.Error) as refused:
+        project.call("b", *call)
+    assert refused.value.sqlstate == "OF010"
+    for host in HOSTS:
+        project.beat(host)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"base": "../w"}, {"base": "w.fenced-1"}, {"base": ""}, {"req": ""}, {"on_host_lost": "stay"}, {"body": "x"}],
+    ids=str,
+)
+def test_a_host_cannot_make_an_agent_that_its_owner_cannot_take(project, wrong):
+    agent = {
+        "base": "w",
+        "taken": [],
+        "host": "a",
+        "engine": "shell",
+        "on_host_lost": "wait",
+        "req": "1",
+        "body": "{}",
+    }
+    with pytest.raises(psycopg.Error) as refused:
+        project.call("b", "create_agents", "run-1", json.dumps([agent | wrong]))
+    assert refused.value.sqlstate == "OF010"
+
+
+def test_a_host_that_asks_without_end_is_refused(project):
+    project.owner.execute(
+        "insert into orchestrator_fleet.ask (project, to_host, by_host, verb, body, until)"
+        " select %s, 'a', 'b', 'ping', '{}', orchestrator_fleet.db_now() + interval '1 min' from generate_series(1, 1000)",
+        [project.name],
+    )
+    with pytest.raises(psycopg.Error) as refused:
+        project.call("b", "ask", "a", "ping", "{}", 1.0)
+    assert refused.value.sqlstate == "OF010"
+    assert len(project.call("c", "ask", "a", "ping", "{}", 1.0)) == 1
