@@ -16,8 +16,9 @@ from typing import Any
 import structlog
 
 from orchestrator.base.background_tasks import BackgroundTasks
-from orchestrator.base.errors import Environment, OrchestratorError
+from orchestrator.base.errors import Environment, NotReady, OrchestratorError
 from orchestrator.base.waiting import call_off
+from orchestrator.fleet.database_functions import Beat
 from orchestrator.fleet.fleet_agent_ids import fleet_id
 from orchestrator.fleet.host_verbs import ARTIFACT_MAX, CHUNK_BYTES
 from orchestrator.journal.project_files import confine, make_dir, replace
@@ -28,6 +29,7 @@ from orchestrator.team.roster.task_views import artifact_names
 log = structlog.get_logger()
 
 ASK_S = 20.0
+WAITING_MAX = 1000
 _FOLDER = re.compile(r"^.*\.agents/agents/[^/]+/artifacts/")
 HostQuestion = Callable[[str, str, Mapping[str, Any], float], Awaitable[Any]]
 """Asks a host: its name, the verb, the body, the seconds to wait."""
@@ -41,6 +43,7 @@ class ArtifactCopies:
         self._ask = ask
         self._seen: dict[str, int] = {}
         self._tasks = BackgroundTasks()
+        self._waiting: dict[tuple[str, str], None] = {}  # agent and name of those whose host did not answer
 
     async def close(self) -> None:
         """Stop copying; what is missing can still be read as a resource."""
@@ -62,6 +65,16 @@ class ArtifactCopies:
             for name in artifact_names(fleet_id(entry.agent_id), record.get("payload")):
                 self._tasks.start(self._copy(entry, entry.remote.host, _FOLDER.sub("", name)))
 
+    def beaten(self, _beat: Beat) -> None:
+        """Try again what a host did not answer, once it is there."""
+        for agent_id, name in list(self._waiting):
+            entry = self._roster.replicas.get(agent_id)
+            if entry is not None and entry.remote is not None and entry.remote.away_since:
+                continue
+            del self._waiting[agent_id, name]
+            if entry is not None and entry.remote is not None:  # else this host owns the agent, or nobody has it
+                self._tasks.start(self._copy(entry, entry.remote.host, name))
+
     async def _copy(self, entry: AgentEntry, host: str, name: str) -> None:
         try:
             directory = self._roster.paths.artifacts(entry.agent_id)
@@ -69,6 +82,8 @@ class ArtifactCopies:
             data = await self._fetched(entry, host, name)
             await asyncio.to_thread(_write, path, data)
         except OrchestratorError as error:
+            if isinstance(error, NotReady) and len(self._waiting) < WAITING_MAX:
+                self._waiting[entry.agent_id, name] = None
             log.info("an artifact was not copied", agent=entry.agent_id, name=name, **error.as_dict())
 
     async def _fetched(self, entry: AgentEntry, host: str, name: str) -> bytes:

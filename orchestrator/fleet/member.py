@@ -116,7 +116,7 @@ class FleetMember:
         self._publish_due: Timer | None = None
         self.lease.listeners += [
             self.hosts.beaten, self.homes.beaten, self.shipping.beaten, self.moves.beaten, self.replicas.beaten,
-            self.late_results.beaten, self.waiting.beaten, self._beaten,
+            self.late_results.beaten, self.waiting.beaten, self.copies.beaten, self._beaten,
         ]  # fmt: skip
 
     async def begin(self) -> None:

@@ -51,3 +51,25 @@ async def test_a_name_that_leads_out_copies_nothing_and_a_missing_one_does_not_s
         await until((there / "last.txt").is_file)
         assert [path.name for path in there.rglob("*") if path.is_file()] == ["last.txt"]
         assert not (home.root.parent / "stolen.txt").exists()
+
+
+@on_a_loop
+async def test_an_artifact_whose_host_goes_away_is_copied_when_it_is_back(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, owner, agent_id, place = await one_of_b(hosts)
+        (place / "x.txt").write_text("x")
+        chunk, asked = owner.verbs["artifact"], []
+
+        def goes_away(host, body):
+            asked.append(body)
+            model.cut("shop", "b")
+            return chunk(host, body)
+
+        owner.verbs["artifact"] = goes_away
+        await ended(home, owner, agent_id, "t1", {"artifacts": ["x.txt"]})
+        await until(lambda: asked)
+        await until(lambda: home.member.hosts.away_since("b"), 40)
+        await until(lambda: home.member.copies._waiting, 40)
+        owner.verbs["artifact"] = chunk
+        model.heal("shop", "b")
+        await until((home.roster.paths.artifacts(agent_id) / "x.txt").is_file, 40)
