@@ -341,4 +341,8 @@ class PageAnswer(_ToolAnswer):
     last_seq: Annotated[int, Field(description="Pass it as since_seq to the next call.")]
     more: bool
     """True: there is more, read on at once."""
+    provisional: Annotated[
+        bool | None,
+        Field(description="True: the last of them is not in the fleet's database yet, and may be undone."),
+    ] = None
     cursor: Annotated[str | None, Field(description=_NEXT)] = None

@@ -171,7 +171,10 @@ def row(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
 
 
 def meta_of(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
-    """The agent's meta with its status now, its process and its last call."""
+    """The agent's meta with its status now, its process and its last call.
+
+    ``provisional`` is there, and True, if the loss of this host could undo what the agent did last.
+    """
     status = status_of(entry, roster.clock)
     meta = full_of(entry.state, status, entry.pane_id, entry.outbox.visible_seq, roster.paths)
     if entry.remote is not None and (waiting := entry.remote.waiting_tasks(entry.state)):
@@ -179,6 +182,8 @@ def meta_of(roster: Roster, entry: AgentEntry) -> dict[str, Any]:
         meta["queue_depth"] += len(waiting)
         meta["tasks"] = tasks[:SHOWN_TASKS]
         meta["tasks_not_shown"] += len(tasks) - len(meta["tasks"])
+    if entry.news_seq > roster.certain_seq(entry):
+        meta["provisional"] = True
     run = roster.runs.get(entry.run_id)
     meta["session"] = entry.session or meta["session"]
     meta["engine_version"] = _version(entry)

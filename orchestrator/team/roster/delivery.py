@@ -129,10 +129,13 @@ async def events_read(
 ) -> dict[str, Any]:
     """The outbox records after ``since_seq`` (R-E3): ``{agent_id, events, last_seq, more}``.
 
-    Pass ``last_seq`` to the next call. If there is no record, waits up to ``wait_s`` for the first.
+    Pass ``last_seq`` to the next call. If there is no record, waits up to ``wait_s`` for the first. ``provisional``
+    is there, and True, if the loss of this host could undo the last of them: the agent may then move.
     """
     entry = await roster.reading(agent_id)
-    return {"agent_id": agent_id, **await _page(roster, entry.outbox, since_seq, max_events, wait_s)}
+    page = await _page(roster, entry.outbox, since_seq, max_events, wait_s)
+    uncertain = bool(page["events"]) and page["last_seq"] > roster.certain_seq(entry)
+    return {"agent_id": agent_id, **page, **({"provisional": True} if uncertain else {})}
 
 
 async def broadcast_read(

@@ -508,14 +508,17 @@ class Roster:
         Of an own agent that may move, that is what its mirror has: if this host is lost, the rest will not have
         happened, and its task may end in another way elsewhere.
         """
-        run = self.runs.get(entry.run_id)
-        certain = entry.news_seq
-        if self._is_uncertain(entry):
-            certain = self.fleet.mirrored(entry) if self.fleet is not None else 0
+        run, certain = self.runs.get(entry.run_id), self.certain_seq(entry)
         while run is not None and entry.untold and entry.untold[0]["seq"] <= certain:
             if not run.unwritten:
                 self.clock.timer(PUBLISH_AFTER_S, partial(self._publish, run))
             run.queue(entry.agent_id, entry.untold.popleft())
+
+    def certain_seq(self, entry: AgentEntry) -> int:
+        """Number of the last outbox record that the loss of this host cannot undo."""
+        if not self._is_uncertain(entry):
+            return entry.outbox.visible_seq
+        return self.fleet.mirrored(entry) if self.fleet is not None else 0
 
     @staticmethod
     def _is_uncertain(entry: AgentEntry) -> bool:

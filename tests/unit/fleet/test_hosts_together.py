@@ -19,6 +19,7 @@ from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.agent_views import meta_of
 from orchestrator.team.roster.fleet_link import FleetCreation
 from tests.support.fleet_hosts import FleetHost
 from tests.support.fleet_model import FleetModel, ModelSession
@@ -571,6 +572,11 @@ async def test_the_end_of_a_task_is_told_only_once_the_loss_of_this_host_cannot_
         assert (await report(home, moving, "t1"))["provisional"]
         await report(home, waiting, "t1")
         await until(lambda: told("result"))
+        for agent_id, undone in ((moving, True), (waiting, None)):
+            page = await delivery.events_read(home.roster, agent_id, since_seq=0, max_events=99, wait_s=0)
+            assert page["events"][-1]["type"] == "result"
+            assert page.get("provisional") is undone
+            assert meta_of(home.roster, home.entry(agent_id)).get("provisional") is undone
         assert told("result") == [(waiting, 1)]
         # Its host counts as lost: the task is queued again elsewhere, and ends there.
         await until(lambda: (moving, 2) in other.supervisor.launched, 30)
