@@ -141,6 +141,14 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "They allow nothing else of the file: one with acting settings that you have not allowed is left as it is.": (
         "tests/unit/fleet/test_host_files.py::test_what_a_stranger_wrote_is_not_allowed_with_the_rest",
     ),
+    "What a host posts, asks, shows and says of itself is checked where it is written and again where it is read: it stops no other host, and puts no control characters on a screen.": (
+        "tests/integration/fleet/test_schema.py::test_a_host_cannot_write_what_would_stop_the_others",
+        "tests/integration/fleet/test_schema.py::test_a_host_cannot_make_an_agent_that_its_owner_cannot_take",
+        "tests/integration/fleet/test_schema.py::test_a_host_that_asks_without_end_is_refused",
+        "tests/unit/fleet/test_hostile_hosts.py::test_a_post_that_cannot_be_read_ends_its_task_and_holds_up_no_other",
+        "tests/unit/fleet/test_hostile_hosts.py::test_a_mirror_of_lines_that_are_no_records_is_not_read_without_end",
+        "tests/unit/fleet/test_received_view.py::test_no_control_character_and_no_secret_reaches_a_terminal",
+    ),
     "A password in the DSN is refused, and no error repeats it.": (
         "tests/unit/config/test_sources.py::test_a_wrong_word_about_the_fleet_is_refused_and_no_password_is_repeated",
     ),
