@@ -498,6 +498,28 @@ async def test_a_call_whose_answer_is_lost_is_sent_again_and_accepted_once(fleet
             await a.close()
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_posts_of_one_transaction_whose_answer_is_lost_are_accepted_once_each(fleet_server, locked, when):
+    async with Hosts(fleet_server) as hosts:
+        agent = await hosts.agent()
+        with through_proxy(hosts) as (proxy, a):
+            locked.execute("select from orchestrator_fleet.queue for update")
+            loop = asyncio.get_running_loop()
+            first = loop.create_task(a.post(hosts.task(agent)))
+            await waits_for_a_lock(hosts)
+            rest = [loop.create_task(a.post(hosts.task(agent))) for _ in range(5)]
+            await give_way()  # they wait for the first, and go together
+            proxy.cut_at("orchestrator_fleet.post_all(", when)
+            locked.rollback()
+            assert (await first).status == "accepted"
+            answers = [await each for each in rest]
+            told = "accepted" if when == "before" else "again"
+            assert [(answer.status, answer.seq) for answer in answers] == [(told, number) for number in range(3, 8)]
+            posts = await hosts.connections["b"].take({agent: 1}, 99)
+            assert [post.seq for post in posts] == [2, 3, 4, 5, 6, 7]
+            await a.close()
+
+
 async def test_a_call_that_may_have_been_accepted_says_so_with_its_task(fleet_server, monkeypatch):
     monkeypatch.setattr(fleet_connection, "AGAIN_WITHIN_S", 0.2)
     async with Hosts(fleet_server) as hosts:
