@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -273,9 +274,18 @@ def _barred(tool: Tool) -> Tool:
     return replace(tool, barred=True)
 
 
+LONGEST_ID = 100
+"""Bytes of a request's id as JSON; of a longer one the key has the digest."""
+
+
 def request_key(client: Client, request_id: Any) -> str:
-    """The unique key of a request. It stays the same when the request is sent again to the next daemon."""
-    return f"{client.origin.conn}:{orjson.dumps(request_id).decode()}"
+    """The unique key of a request. It stays the same when the request is sent again to the next daemon.
+
+    It is a key of records and tables, so it is short, whatever id the client gives.
+    """
+    request = orjson.dumps(request_id)
+    known = request.decode() if len(request) <= LONGEST_ID else hashlib.sha256(request).hexdigest()
+    return f"{client.origin.conn}:{known}"
 
 
 async def run_tool(tools: Mapping[str, Tool], client: Client, request: ToolRequest) -> ToolAnswer:

@@ -3,8 +3,9 @@
 import pytest
 
 from orchestrator.base.errors import BadRequest
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.protocol import tool_calls
-from orchestrator.protocol.tool_calls import Arguments, Id
+from orchestrator.protocol.tool_calls import Arguments, Client, Id, request_key
 from tools import docs
 
 TOOLS = docs.master() | docs.agent() | docs.squad() | docs.smartspawn() | docs.gsd()
@@ -77,3 +78,13 @@ def test_what_a_lenient_tool_does_not_know_is_left_out_and_named():
 )
 def test_which_argument_a_misspelt_one_means(name, known):
     assert tool_calls.meant(name, ["agent_id", "payload", "task_id", "timeout_ms"]) == known
+
+
+def test_the_key_of_a_request_is_short_and_its_own_whatever_id_the_client_gives():
+    client = Client(ConnectionOrigin("c", "/"), "relay", "master", ("team",))
+    ids = [1, "1", "x" * 98, "x" * 99, "x" * 100_000, "x" * 99_999, "é" * 80]
+    keys = [request_key(client, request_id) for request_id in ids]
+    assert keys[:3] == ["c:1", 'c:"1"', 'c:"' + "x" * 98 + '"']
+    assert len(set(keys)) == len(keys)
+    assert max(map(len, keys)) <= 102
+    assert keys == [request_key(client, request_id) for request_id in ids]
