@@ -1,7 +1,7 @@
 """The files of one log: the live one, which is written, and the full ones before it, named by their first seq.
 
 ``outbox.jsonl`` is live, ``outbox.000000000001.jsonl`` full: sorted by name they are the log in order. Touches
-nothing but the listing of the log's directory.
+nothing but the listing of the log's directory, and names in it.
 """
 
 from __future__ import annotations
@@ -44,6 +44,20 @@ def log_files(path: Path, io: SysIO = REAL) -> list[Path]:
 def log_exists(path: Path, io: SysIO = REAL) -> bool:
     """Whether there is such a log; its live file alone may be missing after a crash."""
     return path.exists() or bool(full_firsts(path, io))
+
+
+def set_aside(path: Path, ending: str, io: SysIO = REAL) -> None:
+    """Give each file of a closed log a name that ends so, the newest first: what a crash leaves is a log's beginning.
+
+    A name that is taken already gets a number. Raises ``OSError`` if the disk refuses.
+    """
+    for file in reversed(log_files(path, io)):
+        aside, number = file.with_name(f"{file.name}.{ending}"), 1
+        while aside.exists():
+            number += 1
+            aside = file.with_name(f"{file.name}.{ending}-{number}")
+        io.rename(file, aside)
+    io.fsync_dir(path.parent)
 
 
 def misplaced(path: Path, first: int, expected: int) -> Corrupt:

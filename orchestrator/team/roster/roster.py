@@ -27,16 +27,18 @@ from orchestrator.core import state, supervision
 from orchestrator.core.agent_ids import slug
 from orchestrator.core.record_types import BROADCAST_TYPES, UNSYNCED, Draft
 from orchestrator.edge.temporary_directories import TemporaryDirectories, name_of_agent
+from orchestrator.journal import segments
 from orchestrator.journal.project_files import (
     Paths,
     check_id,
     ensure_agents_dir,
     ensure_home,
+    failure,
     make_dir,
     of_the_machine,
 )
 from orchestrator.journal.project_lock import ProjectClaim, claim, taken
-from orchestrator.journal.segments import log_exists, log_files
+from orchestrator.journal.segments import log_exists
 from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import agent_names
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -299,8 +301,11 @@ class Roster:
         """
         config = self.config()
         run.journal.close()
-        for file in log_files(self.paths.broadcast(run.run_id)):
-            file.rename(file.with_name(f"{file.name}.before-{gen}"))
+        broadcast = self.paths.broadcast(run.run_id)
+        try:
+            segments.set_aside(broadcast, f"before-{gen}")
+        except OSError as error:
+            raise failure(broadcast, error) from error
         opened = open_run(
             self.paths, run.run_id, run.file, self.syncer, config.durability, clean=True,
             segment_bytes=config.segment_bytes,

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.base.errors import Corrupt, Environment
 from orchestrator.journal.log import Journal
 from orchestrator.journal.log_reader import page, place, read_all
-from orchestrator.journal.segments import full_firsts, full_path, log_exists, log_files
+from orchestrator.journal.segments import full_firsts, full_path, log_exists, log_files, set_aside
 from orchestrator.journal.syncer import Syncer
 from tests.support.faulty_disk import EIO, ENOSPC, TYPES, FaultyIO, HeldSyncer, record
 
@@ -780,3 +780,31 @@ def test_the_cost_of_a_read_does_not_grow_with_the_number_of_files(tmp_path):
         assert many <= few + 8, name
         assert many_bytes <= few_bytes + (48 << 10), name
         assert many_bytes <= 100_000, name
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_log_that_is_set_aside_is_at_each_step_the_beginning_of_a_log(tmp_path, steps):
+    path = tmp_path / "log.jsonl"
+    filled(path, 60)
+    count = len(log_files(path))
+    assert count >= 4
+    before = whole(path)
+
+    class Dies(FaultyIO):
+        left = steps
+
+        def rename(self, source, target):
+            if not self.left:
+                raise OSError(errno.EIO, "dead")
+            self.left -= 1
+            super().rename(source, target)
+
+    with contextlib.suppress(OSError):
+        set_aside(path, "before-2", Dies())
+    log, found = opened(path)
+    assert numbers(found) == before[: len(found)]
+    assert len(log_files(path)) == max(1, count - steps)
+    log.close()
+    set_aside(path, "before-2", FaultyIO())
+    assert log_files(path) == []
+    assert len(list(tmp_path.glob("*.before-2*"))) >= count  # nothing is written over
