@@ -13,9 +13,11 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConninfoOption
+from psycopg.types.json import set_json_loads
 
 from orchestrator.base import entropy
 from orchestrator.base.clock import Clock
@@ -173,6 +175,7 @@ class ServerConnection:
             )
         except psycopg.Error as error:
             raise connection_error(error, self._dsn) from None
+        set_json_loads(orjson.loads, connection)
         timer = self._clock.timer(GIVEN_UP_S, lambda: hang_up(connection))
         try:
             check_reached(connection.info, connection.pgconn.info)
