@@ -209,7 +209,8 @@ def remove_unborn(paths: Paths, agent_id: str, *, torn: bool = False) -> None:
             return
         if logs and not paths.engine_dir(agent_id).is_symlink():
             paths.launch(agent_id).unlink(missing_ok=True)
-        for path in (*logs, *directory.glob(".mirror.json.*.tmp")):  # the latter of a replica that was not made
+        of_replica = [*directory.glob(".mirror.json.*.tmp"), *directory.glob("*.mirrored")]  # one that was not made
+        for path in (*logs, *of_replica):
             path.unlink()
         for path in (directory / "artifacts", directory / "engine", directory):
             if path.is_dir():

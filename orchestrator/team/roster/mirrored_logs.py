@@ -241,11 +241,24 @@ def open_replica(
         content = {"v": 1, "agent_id": agent_id, **owner._asdict()}
         sealed = paths.provenance.sealed(content, "mirror", agent_id)
         replace(paths.mirror(agent_id), orjson.dumps(sealed, option=orjson.OPT_INDENT_2) + b"\n", mode=0o600)
+    else:
+        _make_lasting(directory)
     try:
         return _opened(paths, Replica(agent_id, owner), syncer, segment_bytes)
     except Corrupt:
         drop_replica(paths, agent_id)
     return open_replica(paths, agent_id, owner, syncer, segment_bytes=segment_bytes)
+
+
+def _make_lasting(directory: Path, io: SysIO = REAL) -> None:
+    """Sync the names in a directory that another daemon made: it may have died before it did.
+
+    After a power cut there would be logs without `mirror.json`, in the place of an agent of this host.
+    """
+    try:
+        io.fsync_dir(directory)
+    except OSError as error:
+        raise failure(directory, error) from error
 
 
 def _opened(paths: Paths, replica: Replica, syncer: Syncer, segment_bytes: int | None) -> Replica:

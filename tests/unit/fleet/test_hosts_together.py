@@ -490,9 +490,10 @@ async def test_an_agent_whose_files_and_run_are_gone_is_taken_from_its_mirror_wi
         assert "run-1" in owner.roster.runs
 
 
+@pytest.mark.parametrize("name", [".mirror.json.1-1.tmp", "outbox.mirrored"])
 @on_a_loop
-async def test_what_is_left_of_a_replica_that_was_not_made_does_not_take_its_name(tmp_path):
-    leftover = tmp_path / "a" / ".agents" / "agents" / "worker" / ".mirror.json.1-1.tmp"
+async def test_what_is_left_of_a_replica_that_was_not_made_does_not_take_its_name(tmp_path, name):
+    leftover = tmp_path / "a" / ".agents" / "agents" / "worker" / name
     async with fleet(tmp_path, "a", "b") as (_, hosts):
         home = hosts["a"]
         await home.stop()
