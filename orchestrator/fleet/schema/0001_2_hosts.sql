@@ -22,6 +22,8 @@ begin
     end if;
     _me := caller();
     perform demand(are_caps(_caps), 'caps');
+    perform demand(concat(_instance, _boot, _version, _repository) ~ '^[ -~]*$', 'name of itself');
+    perform demand(octet_length(concat(_instance, _boot, _version, _repository)) <= 1000, 'name of itself');
     select repository into _known from project where project = _me.project for update;
     select * into _host from host where project = _me.project and host = _me.host for update;
     _now := db_now();

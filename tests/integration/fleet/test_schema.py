@@ -368,6 +368,7 @@ BAD = {
     "answer": ("answer", 1, "no json"),
     "run": ("create_agents", "../run", "[]"),
     "joining": ("join_host", 1, "i-b", "1", "1.0", 1, "[]", ""),
+    "version": ("join_host", 1, "i-b", "1", "1.0\x1b[2J", 1, CAPS, ""),
 }
 
 
