@@ -6,25 +6,22 @@ renewal that shows some. They are text that any host may have sent: `fleet_rules
 
 from __future__ import annotations
 
-import asyncio
-
 import orjson
 import structlog
 
-from orchestrator.base.clock import Clock, rfc3339
-from orchestrator.base.errors import BadRequest, OrchestratorError
+from orchestrator.base.clock import rfc3339
+from orchestrator.base.errors import BadRequest
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core import fleet_rules
 from orchestrator.core.fleet_rules import LateEnd
 from orchestrator.fleet.database_functions import SHIP_BYTES, Beat, FleetDatabase, KeptLateLine
+from orchestrator.fleet.due_names import DueNames
 from orchestrator.fleet.fleet_agent_ids import own_entry
 from orchestrator.fleet.leases import Lease
 from orchestrator.team.roster.roster import Roster, payload_bytes
 
 log = structlog.get_logger()
 
-AGAIN_S = 1.0
 PAGE_LINES = 100
 PAGE_BYTES = 2 * SHIP_BYTES
 """Limits of one read; a line that is longer than all of it is passed over."""
@@ -38,18 +35,15 @@ class LateResults:
         self._roster = roster
         self._lease = lease
         self._read: dict[str, int] = {}  # number of the last late line that was read since the daemon started
-        self._due: dict[str, None] = {}
-        self._stirred = Signal()
-        self._task: asyncio.Task[None] | None = None
+        self._due = DueNames(self._read_all, "reading late results", roster.clock)
 
     def begin(self) -> None:
         """Read from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._due.begin()
 
     async def close(self) -> None:
         """Stop; the next daemon reads all lines again, and records none twice."""
-        if self._task is not None:
-            await call_off([self._task])
+        await self._due.close()
 
     def beaten(self, _beat: Beat) -> None:
         """See which own agents have late lines that were not read."""
@@ -57,26 +51,12 @@ class LateResults:
         for name, row in self._lease.own.items():
             if row.late < self._read.get(name, 0):
                 self._read[name] = 0  # the database was restored: its numbers begin again
-            if row.late > self._read.get(name, 0):
-                self._due[name] = None
-        if self._due:
-            self._stirred.notify()
+        own = self._lease.own.items()
+        self._due.add([name for name, row in own if row.late > self._read.get(name, 0)])
 
-    async def _run(self) -> None:
-        clock: Clock = self._roster.clock
-        while True:
-            await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
-            due, self._due = self._due, {}
-            try:
-                for name in due:
-                    await self._read_new(name)
-            except OrchestratorError as error:
-                if error.code != "fleet_away":
-                    log.warning("late results not recorded", agents=len(due), **error.as_dict())
-                    await elapse(AGAIN_S, clock)  # the next renewal shows what is left
-            except Exception:
-                log.exception("bug while reading late results")
-                await elapse(AGAIN_S, clock)
+    async def _read_all(self, names: list[str]) -> None:
+        for name in names:
+            await self._read_new(name)
 
     async def _read_new(self, name: str) -> None:
         """Read the late lines of an agent to their end; not while it is unclear whose it is."""

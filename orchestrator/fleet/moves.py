@@ -15,9 +15,8 @@ import orjson
 import structlog
 
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Clock, rfc3339
+from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Conflict, Corrupt, NotReady, OrchestratorError
-from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.core import decisions, fleet_rules, supervision
 from orchestrator.core.record_types import Draft
 from orchestrator.fleet.database_functions import (
@@ -32,6 +31,7 @@ from orchestrator.fleet.database_functions import (
     Ownership,
     ShipAnswer,
 )
+from orchestrator.fleet.due_names import DueNames
 from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, own_entry
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.replicas import Replicas
@@ -46,7 +46,6 @@ from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
 
-AGAIN_S = 1.0
 EMPTY_AGAIN_S = 30.0
 """Seconds until a lost host that had nothing to move is looked at again."""
 PAGE_LINES = 1000
@@ -77,21 +76,18 @@ class Moves:
         self._host = host
         self._refused = refused
         self._command_of = command_of
-        self._due: dict[str, None] = {}
+        self._due = DueNames(self._act, "moving agents", supervisor.roster.clock)
         self._lost: dict[str, HostRow] = {}
         self._look_again: dict[str, float] = {}
         self._removed: dict[str, None] = {}  # deleted agents that their home has removed from the database
-        self._stirred = Signal()
-        self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Act from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._due.begin()
 
     async def close(self) -> None:
         """Stop; what is half done is done again by the next daemon."""
-        if self._task is not None:
-            await call_off([self._task])
+        await self._due.close()
 
     def beaten(self, beat: Beat) -> None:
         """Compare who owns what with what is here; and see which hosts are lost."""
@@ -110,7 +106,7 @@ class Moves:
             # Also a deleted one: if its deletion was not shipped, it goes on elsewhere.
             if name not in self._lease.own and (entry.live or name not in self._removed):
                 self._hold(name)
-        self._due |= self._taking.blocked  # the database may have been away when it was asked whose these are
+        self._due.add(self._taking.blocked)  # the database may have been away when it was asked whose these are
         now = self._roster.clock.monotonic()
         self._lost = {
             row.host: row
@@ -119,8 +115,8 @@ class Moves:
             and (row.lost or (row.lease_left_s is not None and row.lease_left_s < -LOST_AFTER_S))
             and self._look_again.get(row.host, 0.0) <= now
         }
-        if self._due or self._lost:
-            self._stirred.notify()
+        if self._lost:
+            self._due.wake()
 
     def refused_mirror(self, name: str, answer: ShipAnswer) -> None:
         """The mirror of an own agent accepts nothing more from this host: its owner has to be looked up."""
@@ -134,14 +130,12 @@ class Moves:
             self._roster.set_aside(entry.agent_id, Corrupt("forked", message, file=file))
             return
         self._hold(name)
-        self._stirred.notify()
 
     def look_up(self, names: Iterable[str]) -> None:
         """Look up whose these agents are; until then nothing is done with them."""
         for name in names:
             if own_entry(self._roster, name) is not None:
                 self._hold(name)
-                self._stirred.notify()
 
     def held(self, name: str) -> bool:
         """Whether it is not clear yet whose the agent is."""
@@ -155,7 +149,7 @@ class Moves:
     def _hold(self, name: str) -> None:
         """Hand out and ship nothing of the agent until it is clear whose it is."""
         self._block(name)
-        self._due[name] = None
+        self._due.add([name])
 
     def _block(self, name: str) -> None:
         self._lease.fenced.add(name)
@@ -179,30 +173,13 @@ class Moves:
         sealed = self._roster.paths.provenance.owns(content, "agent", entry.agent_id, "owner")
         return max(entry.state.fence, int(content["fence"]) if sealed else 0)
 
-    # -- the loop -----------------------------------------------------------------------------------------------
+    # -- the work -----------------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        clock: Clock = self._roster.clock
-        while True:
-            await wait_until(
-                lambda: True if self._due or self._lost else None, self._stirred, clock.monotonic() + 3600.0, clock
-            )
-            due, self._due = self._due, {}
-            lost, self._lost = self._lost, {}
-            try:
-                await self._declare(lost)
-                if due:
-                    await self._settle(due)
-            except OrchestratorError as error:
-                if error.code == "fleet_away":
-                    continue  # the next renewal shows what is left
-                log.warning("moves not carried out", agents=len(due), **error.as_dict())
-                await elapse(AGAIN_S, clock)
-                self._due = due | self._due
-            except Exception:
-                log.exception("bug while moving agents")
-                await elapse(AGAIN_S, clock)
-                self._due = due | self._due
+    async def _act(self, names: list[str]) -> None:
+        lost, self._lost = self._lost, {}
+        await self._declare(lost)
+        if names:
+            await self._settle(names)
 
     async def _declare(self, lost: Mapping[str, HostRow]) -> None:
         """Give the agents of lost hosts to live ones."""
@@ -227,11 +204,11 @@ class Moves:
                     self._database.tell(target, "moved", names)
             await self._lease.renew(fresh=False)
 
-    async def _settle(self, names: Iterable[str]) -> None:
+    async def _settle(self, names: list[str]) -> None:
         """Set aside what another host owns, and take over what this one owns."""
         for name in names:
             self._block(name)  # again: what was found out before may have released it since
-        owners = await self._database.ownership(list(names))
+        owners = await self._database.ownership(names)
         for name in names:
             owner, entry = owners.get(name), own_entry(self._roster, name)
             if owner is None:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import structlog
 
-from orchestrator.base.clock import Clock
 from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.fleet.database_functions import NEW_LINES, Beat, FleetDatabase, HomeAgent, NewLines
+from orchestrator.fleet.due_names import DueNames
 from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, own_entry, replica
 from orchestrator.team.roster import mirrored_logs
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -26,7 +25,6 @@ from orchestrator.team.roster.roster import Roster
 
 log = structlog.get_logger()
 
-AGAIN_S = 1.0
 ANEW_S = 60.0
 """Shortest time between two fresh copies of one mirror: its owner may have shipped what fits nowhere."""
 
@@ -42,21 +40,18 @@ class Replicas:
         self._project = project
         self._away_since = away_since
         self._heads: dict[str, HomeAgent] = {}
-        self._due: dict[str, None] = {}
-        self._stirred = Signal()
+        self._due = DueNames(self._follow, "reading mirrors", roster.clock)
         self._misfit_at: dict[str, float] = {}  # when (monotonic) a replica last did not fit its mirror
         self._waits_until: dict[str, float] = {}  # of those of which a fresh copy did not fit either
         self._held: Counter[str] = Counter()  # agents of which no replica is made now
-        self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Follow the mirrors from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._due.begin()
 
     async def close(self) -> None:
         """Stop; the next daemon goes on where the replicas end."""
-        if self._task is not None:
-            await call_off([self._task])
+        await self._due.close()
 
     def open_kept(self) -> None:
         """Open the replicas that an earlier daemon left, so that they can be read while the database is away."""
@@ -82,18 +77,15 @@ class Replicas:
         for row in beat.homes:
             entry = replica(self._roster, row.agent)
             if entry is None or entry.remote is None:
-                self._due[row.agent] = None
+                self._due.add([row.agent])
                 continue
             entry.remote.host, entry.remote.away_since = row.host, self._away_since(row.host)
             if row.in_seq > entry.inbox.last_seq or row.out_seq > entry.outbox.last_seq:
-                self._due[row.agent] = None
-        if self._due:
-            self._stirred.notify()
+                self._due.add([row.agent])
 
     def look(self, names: Iterable[str]) -> None:
         """The mirrors of these agents have grown."""
-        self._due |= dict.fromkeys(names)
-        self._stirred.notify()
+        self._due.add(names)
 
     def open(self, name: str, host: str, run_id: str) -> AgentEntry:
         """The replica of an agent, which is made if there is none; it may have no record yet."""
@@ -140,23 +132,6 @@ class Replicas:
 
     # -- following ----------------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        clock: Clock = self._roster.clock
-        while True:
-            await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
-            due, self._due = self._due, {}
-            try:
-                await self._follow([name for name in due if self._is_followed(name)])
-            except OrchestratorError as error:
-                if error.code == "fleet_away":
-                    continue  # the next renewal shows what is left
-                log.warning("mirrors not read", agents=len(due), **error.as_dict())
-                await elapse(AGAIN_S, clock)
-                self._due = due | self._due
-            except Exception:
-                log.exception("bug while reading mirrors")
-                await elapse(AGAIN_S, clock)
-
     def _is_followed(self, name: str) -> bool:
         """Whether another host owns the agent, and its files here are not in the replica's place any more."""
         waits = self._roster.clock.monotonic() < self._waits_until.get(name, 0.0)
@@ -164,6 +139,7 @@ class Replicas:
 
     async def _follow(self, names: list[str]) -> None:
         """Read until the replicas of these agents are as long as their mirrors."""
+        names = [name for name in names if self._is_followed(name)]
         while names:
             after: dict[str, tuple[int, int]] = {}
             for name in names:
@@ -193,5 +169,4 @@ class Replicas:
             if before is not None and now < before + ANEW_S:
                 self._waits_until[lines.agent] = now + ANEW_S  # then a renewal shows that it is missing
                 return
-            self._due[lines.agent] = None
-            self._stirred.notify()
+            self._due.add([lines.agent])

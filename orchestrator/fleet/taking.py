@@ -6,32 +6,23 @@ a crash the owner goes on behind that number.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-import structlog
-
 from orchestrator.base import failpoints
-from orchestrator.base.clock import Clock, rfc3339
-from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
+from orchestrator.base.clock import rfc3339
 from orchestrator.core import fleet_rules
 from orchestrator.core.fleet_rules import PostedCall
 from orchestrator.fleet.database_functions import POSTS_A_ROUND, FleetDatabase, OwnAgent, Post
+from orchestrator.fleet.due_names import DueNames
 from orchestrator.fleet.fleet_agent_ids import local_id, own_entry
 from orchestrator.fleet.leases import Lease
 from orchestrator.team.life.fleet_creation import PostedAgent
 from orchestrator.team.roster import delivery
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.roster import Roster
-
-log = structlog.get_logger()
-
-AGAIN_S = 1.0
-"""Pause after a round that the disk, tmux or the database refused."""
 
 GIVEN_UP = "its host was given up before it had made the agent"
 """Why an agent is recorded and not launched: its new owner only writes its end."""
@@ -73,48 +64,29 @@ class Taking:
         self._command_of = command_of
         self._make = make
         self._tend = tend
-        self._due: dict[str, None] = {}  # agents that may have posts, in the order in which that was learnt
-        self._stirred = Signal()
-        self._task: asyncio.Task[None] | None = None
+        self._due = DueNames(self._take_due, "taking posts", roster.clock)
         self.blocked: dict[str, None] = {}  # own agents that must be taken over before a post of them is taken
 
     def begin(self) -> None:
         """Take from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._due.begin()
 
     async def close(self) -> None:
         """Stop between two records."""
-        if self._task is not None:
-            await call_off([self._task])
+        await self._due.close()
 
     def look(self, names: Iterable[str] | None = None) -> None:
         """There may be posts for these agents, or (None) for all that the last renewal shows to have some."""
         if names is None:
             names = [row.agent for row in self._lease.own.values() if self._behind(row)]
-        self._due |= dict.fromkeys(names)
-        if self._due:
-            self._stirred.notify()
+        self._due.add(names)
 
     def _behind(self, row: OwnAgent) -> bool:
         entry = own_entry(self._roster, row.agent)
         return row.last_post > (entry.state.ref if entry is not None else 0)
 
-    async def _run(self) -> None:
-        clock: Clock = self._roster.clock
-        while True:
-            await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
-            due, self._due = self._due, {}
-            try:
-                await self.take([name for name in due if name not in self.blocked])
-            except OrchestratorError as error:
-                if error.code == "fleet_away":
-                    continue  # the next renewal shows what is left
-                log.warning("posts not taken", agents=len(due), **error.as_dict())
-                self._due = due | self._due
-                await elapse(AGAIN_S, clock)
-            except Exception:
-                log.exception("bug while taking posts")
-                await elapse(AGAIN_S, clock)
+    async def _take_due(self, names: list[str]) -> None:
+        await self.take([name for name in names if name not in self.blocked])
 
     async def take(self, names: list[str]) -> None:
         """Take until nothing is left for these agents; raises what the disk, tmux or the database refuses."""

@@ -6,23 +6,15 @@ is at the next, and of one whose host is away.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
-import structlog
-
-from orchestrator.base.clock import Clock
-from orchestrator.base.errors import OrchestratorError
-from orchestrator.base.waiting import Signal, call_off, elapse, wait_until
 from orchestrator.fleet.database_functions import Beat, FleetDatabase
+from orchestrator.fleet.due_names import DueNames
 from orchestrator.fleet.fleet_agent_ids import replica
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.remote_facts import WaitingPost
 from orchestrator.team.roster.roster import Roster
 
-log = structlog.get_logger()
-
-AGAIN_S = 1.0
 PAGE_POSTS = 500
 
 
@@ -35,18 +27,15 @@ class WaitingPosts:
         self._changed = changed
         self._last_posts: dict[str, int] = {}  # of the last renewal
         self._restored = ("", 0)
-        self._due: dict[str, None] = {}
-        self._stirred = Signal()
-        self._task: asyncio.Task[None] | None = None
+        self._due = DueNames(self._read, "reading waiting posts", roster.clock)
 
     def begin(self) -> None:
         """Read from now on."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._due.begin()
 
     async def close(self) -> None:
         """Stop; the next daemon reads them again."""
-        if self._task is not None:
-            await call_off([self._task])
+        await self._due.close()
 
     def beaten(self, beat: Beat) -> None:
         """See which agents are behind their posts, since the renewal before this one at least."""
@@ -60,16 +49,13 @@ class WaitingPosts:
                 continue
             behind = entry.state.ref < before.get(row.agent, 0) or bool(entry.remote.away_since)
             if behind and row.last_post > _known(entry):
-                self._due[row.agent] = None
-        if self._due:
-            self._stirred.notify()
+                self._due.add([row.agent])
 
     def posted(self, name: str) -> None:
         """Something was posted to this agent: it is shown at once if its host is away."""
         entry = replica(self._roster, name)
         if entry is not None and entry.remote is not None and entry.remote.away_since:
-            self._due[name] = None
-            self._stirred.notify()
+            self._due.add([name])
 
     def _forget_all(self) -> None:
         """The database was restored, and may have lost posts that were read."""
@@ -77,21 +63,6 @@ class WaitingPosts:
             if entry.remote is not None and entry.remote.posts:
                 entry.remote.posts = ()
                 self._changed(entry)
-
-    async def _run(self) -> None:
-        clock: Clock = self._roster.clock
-        while True:
-            await wait_until(lambda: True if self._due else None, self._stirred, clock.monotonic() + 3600.0, clock)
-            due, self._due = self._due, {}
-            try:
-                await self._read(list(due))
-            except OrchestratorError as error:
-                if error.code != "fleet_away":
-                    log.warning("waiting posts not read", agents=len(due), **error.as_dict())
-                    await elapse(AGAIN_S, clock)  # the next renewal shows what is left
-            except Exception:
-                log.exception("bug while reading waiting posts")
-                await elapse(AGAIN_S, clock)
 
     async def _read(self, names: list[str]) -> None:
         """Read what is new of these agents' posts."""
