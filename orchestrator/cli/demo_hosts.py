@@ -1,7 +1,7 @@
-"""The three hosts of the demo of a fleet and their database: made, started, lost and ended, all on this machine.
+"""Makes, starts, kills and ends the three hosts of the fleet's demo and their database, all on this machine.
 
-Touches a new folder of ``.demo/``, a new directory of the system's temporary files (paths of sockets are short), a
-private PostgreSQL server and three private tmux servers; ends only processes whose project is that of a host.
+Writes to a new folder in ``.demo/`` and to a new temporary directory, because paths of sockets must be short. Starts
+a private PostgreSQL server and three private tmux servers. Ends only these servers and the processes of its projects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
--- What is asked of agents: they are created, posted to, and their posts are taken. Accepted is committed.
+-- Calls for agents: agents are created, posts are accepted, and owners take them. A post is accepted by its commit.
 --
--- Each writing function locks a row before it looks, also where it then only answers: so its commit waits for the disk
--- and a synchronous standby, and what a re-sent call is told is as durable as the first answer.
+-- Each writing function locks a row before it reads, even if it only repeats an earlier answer. A commit after a row
+-- lock waits for the disk and for a synchronous standby. So a repeated answer is as durable as the first one.
 
 create function create_agents(_run_id text, _agents text)
 returns table (n int, agent text, host text, why text, again bool)
