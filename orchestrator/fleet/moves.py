@@ -322,8 +322,6 @@ class Moves:
         if entry is None:
             raise roster.corrupt[agent_id]
         self._shipping.learn(name, row.in_seq, row.out_seq)
-        # First: the lost owner may have handed out a task whose record it could not ship.
-        await self._taking.take([name])
         await self._continue(entry, row)
 
     async def _creator(self, name: str) -> str:
@@ -342,6 +340,8 @@ class Moves:
 
     async def _continue(self, entry: AgentEntry, row: OwnAgent) -> None:
         """Record the loss of the old host and the first launch here, or the end of an agent that does not move."""
+        # First: the lost owner may have handed out a task whose record it could not ship.
+        await self._taking.take([row.agent])
         roster, lost_host = self._roster, entry.state.host
         at = rfc3339(roster.clock.now())
         refused = "" if row.ends else self._refused(entry, await self._creator(row.agent))

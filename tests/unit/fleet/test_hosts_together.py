@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.base.clock import SystemClock
-from orchestrator.base.errors import Conflict, NotReady
+from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
 from orchestrator.fleet import leases, taking
@@ -268,6 +268,34 @@ async def test_a_lost_host_gives_its_agent_and_its_task_to_another_and_a_returne
         await until((lost.root / ".agents" / "agents" / f"{agent_id}.fenced-1").is_dir)
         late = await hosts["a"].database.late_lines(agent_id, 0, 99, 1 << 20)
         assert any('"result"' in line.line for line in late)
+
+
+@on_a_loop
+async def test_a_takeover_that_goes_on_after_a_refusal_knows_what_the_lost_owner_may_have_handed_out(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        new, lost = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(new, lost, on_host_lost="move")
+        await delivery.enqueue(new.roster, agent_id, task_id="t1", payload=1, req="c:t1")
+        await deliver(lost, agent_id, "t1")
+        await report(lost, agent_id, "t1")
+        await until(lambda: new.entry(agent_id).state.ended("t1"))
+        lost.member.shipping.held[agent_id] = None
+        await delivery.enqueue(new.roster, agent_id, task_id="t2", payload=2, req="c:t2")
+        await deliver(lost, agent_id, "t2")
+        model.cut("shop", "b")
+        take, refused = new.member.taking.take, []
+
+        async def refuse_once(names):
+            if agent_id in names and not refused:
+                refused.append(names)
+                raise Environment("io_failed", "the disk refuses")
+            await take(names)
+
+        new.member.taking.take = refuse_once
+        await until(lambda: (agent_id, 2) in new.supervisor.launched, 60)
+        assert refused
+        command = await deliver(new, agent_id, "t2", epoch=2)
+        assert command["attempt"] == 2
 
 
 @on_a_loop
