@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import orjson
 import structlog
 
 from orchestrator.base import failpoints
@@ -33,11 +32,11 @@ from orchestrator.fleet.database_functions import (
 )
 from orchestrator.fleet.due_names import DueNames
 from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, own_entry
+from orchestrator.fleet.held_fences import held_fence, note_takeover
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.replicas import Replicas
 from orchestrator.fleet.shipping import Shipping
 from orchestrator.fleet.taking import Taking
-from orchestrator.journal.project_files import read_json, replace
 from orchestrator.team.life import fleet_creation
 from orchestrator.team.life.supervisor import Supervisor
 from orchestrator.team.roster import mirrored_logs
@@ -50,8 +49,6 @@ EMPTY_AGAIN_S = 30.0
 """Seconds until a lost host that had nothing to move is looked at again."""
 PAGE_LINES = 1000
 LOGS: tuple[LogName, LogName] = ("inbox", "outbox")
-OWNER_FILE = "owner.json"
-"""In `engine/` of a taken-over agent: the fence under which this host took it."""
 
 
 class Moves:
@@ -97,7 +94,7 @@ class Moves:
                 continue  # its logs here are damaged: doctor shows and repairs them, as for a local agent
             here = 0 if entry is None else entry.state.fence
             if entry is not None and here < row.fence:
-                here = self.fence_of(entry)
+                here = held_fence(self._roster, entry)
             unfinished = entry is not None and not self._rests(entry, row)
             if (entry is None and row.out_seq > 0) or (entry is not None and here < row.fence) or unfinished:
                 self._hold(name)
@@ -164,15 +161,6 @@ class Moves:
     def _own_entries(self) -> list[AgentEntry]:
         return [entry for entry in self._roster.agents.values() if entry.state.fleet]
 
-    def fence_of(self, entry: AgentEntry) -> int:
-        """The fence under which this host holds the agent."""
-        try:
-            content = read_json(self._roster.paths.engine_dir(entry.agent_id) / OWNER_FILE)
-        except OrchestratorError:
-            content = {}
-        sealed = self._roster.paths.provenance.owns(content, "agent", entry.agent_id, "owner")
-        return max(entry.state.fence, int(content["fence"]) if sealed else 0)
-
     # -- the work -----------------------------------------------------------------------------------------------
 
     async def _act(self, names: list[str]) -> None:
@@ -220,7 +208,7 @@ class Moves:
                 continue
             if owner.host != self._host:
                 self._lease.own.pop(name, None)  # of the last renewal: its run may end here with it
-            if entry is not None and (owner.host != self._host or self.fence_of(entry) < owner.fence):
+            if entry is not None and (owner.host != self._host or held_fence(self._roster, entry) < owner.fence):
                 await self._set_aside(name, entry, owner)
                 entry = None
             if owner.host != self._host:
@@ -256,7 +244,7 @@ class Moves:
 
     async def _set_aside(self, name: str, entry: AgentEntry, owner: Ownership) -> None:
         """End the CLI of an agent that another owner holds, keep what the mirror does not have, rename its files."""
-        fence = self.fence_of(entry)
+        fence = held_fence(self._roster, entry)
         log.warning("an agent has moved to another host", agent=name, host=owner.host, fence=owner.fence)
         await self._supervisor.evict(entry)
         failpoints.passed("fleet:evicted")
@@ -314,10 +302,7 @@ class Moves:
             mirrored_logs.take_over, roster.paths, agent_id, inbox, outbox, segment_bytes=config.segment_bytes
         )
         failpoints.passed("fleet:taken-over")
-        content = roster.paths.provenance.sealed({"v": 1, "fence": row.fence}, "agent", agent_id, "owner")
-        await asyncio.to_thread(
-            replace, roster.paths.engine_dir(agent_id) / OWNER_FILE, orjson.dumps(content), mode=0o600
-        )
+        await asyncio.to_thread(note_takeover, roster, agent_id, row.fence)
         entry = roster.take_up(agent_id)
         if entry is None:
             raise roster.corrupt[agent_id]

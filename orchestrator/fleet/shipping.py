@@ -28,6 +28,7 @@ from orchestrator.fleet.database_functions import (
     ShippedLine,
 )
 from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
+from orchestrator.fleet.held_fences import held_fence
 from orchestrator.fleet.leases import Lease
 from orchestrator.journal.log import Journal
 from orchestrator.team.roster.agent_entry import AgentEntry
@@ -90,8 +91,10 @@ class Shipping:
         restored = self._source not in (("", 0), (beat.incarnation, beat.timeline))
         self._source = beat.incarnation, beat.timeline
         for row in beat.own:
-            mirror = self._mirrors.get(row.agent)
-            if mirror is None and own_entry(self._roster, row.agent) is not None:
+            mirror, entry = self._mirrors.get(row.agent), own_entry(self._roster, row.agent)
+            if mirror is None and entry is not None:
+                if held_fence(self._roster, entry) < row.fence:
+                    continue  # it moved away and back: these are the logs of before, which `Moves` sets aside
                 self._mirrors[row.agent] = _Mirror(row.in_seq, row.out_seq)
                 self._unchecked[row.agent] = None
             elif mirror is not None and restored:  # it may have lost lines, also of agents that will write no more

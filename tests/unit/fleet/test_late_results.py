@@ -42,6 +42,27 @@ def recorded(owner, agent_id):
 
 
 @on_a_loop
+async def test_an_agent_that_moved_away_and_back_while_its_host_was_away_goes_on_from_its_mirror(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        agent_id, away = await lost_in_a_task(model, hosts)
+        back = hosts["b"]
+        await back.crash()
+        await deliver(away, agent_id, "t1", epoch=2)
+        await until(lambda: away.entry(agent_id).outbox.last_seq <= away.member.shipping.mirrored(agent_id))
+        agent = model.tables.projects["shop"].agents[agent_id]
+        agent.host, agent.fence = "b", 3
+        model.heal("shop", "b")
+        back.start()
+        await back.join()
+        await until(lambda: (agent_id, 3) in back.supervisor.launched)
+        assert (back.root / ".agents" / "agents" / f"{agent_id}.fenced-1").is_dir()
+        await delivery.enqueue(away.roster, agent_id, task_id="t2", payload=2, req="c:t2")
+        await deliver(back, agent_id, "t2", epoch=3)
+        (record,) = await until(lambda: recorded(back, agent_id))
+        assert (record["task_id"], record["former_fence"]) == ("t1", 1)
+
+
+@on_a_loop
 async def test_the_master_and_the_next_attempt_see_a_late_result_and_the_outcome_is_that_of_the_owner(tmp_path):
     async with fleet(tmp_path, "a", "b") as (model, hosts):
         home = hosts["a"]
