@@ -29,7 +29,8 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 # What takes longest as a whole, begun first: a module stays on one worker, and the last one keeps all waiting.
 FIRST = (
-    "test_team", "test_parking", "test_fleet_matrix", "test_fleet_matrix_network", "test_fleet_matrix_server", "test_bad_input",
+    "test_team", "test_parking", "test_fleet_matrix", "test_fleet_matrix_network", "test_fleet_matrix_home", "test_fleet_matrix_server",
+    "test_bad_input",
     "test_spawn_homes", "test_spawn_peers", "test_matrix_daemon", "test_spawn_matrix", "test_up_down", "test_matrix_pairs", "test_ac1_panes", "test_daemon", "test_world_door",
     "test_squad_crash", "test_ac3_waiting", "test_lives", "test_world_signals", "test_worktree_agents",
     "test_matrix_many", "test_worker", "test_engine_command", "test_blocked", "test_squad_hostile",

@@ -14,6 +14,7 @@ ACCEPTANCE = "unit/fleet/test_acceptance.py::test_"
 SETTINGS = "unit/fleet/test_fleet_settings.py::test_"
 MATRIX = "crash/test_fleet_matrix.py::test_"
 NETWORK = "crash/test_fleet_matrix_network.py::test_"
+HOME = "crash/test_fleet_matrix_home.py::test_"
 SERVER = "crash/test_fleet_matrix_server.py::test_"
 LOGS = "unit/team/roster/test_mirrored_logs.py::test_"
 DEMO = "e2e/test_fleet_demo.py::test_"
@@ -77,8 +78,13 @@ PROMISES: dict[str, Promise] = {
         ),
     ),
     "FLEET6": Promise(
-        "A run has one home; another host takes it, and readers of the former broadcast are refused.",
-        (f"{TOGETHER}a_master_elsewhere_takes_a_run_and_an_older_position_is_refused",),
+        "A run has one home; another host takes it, also from a lost one, and readers of the former broadcast are refused.",
+        (
+            f"{TOGETHER}a_master_elsewhere_takes_a_run_and_an_older_position_is_refused",
+            f"{HOME}a_host_that_dies_while_it_takes_a_run_has_the_whole_broadcast_in_the_end",
+            f"{HOME}a_run_whose_whole_home_is_lost_is_led_on_another_host_and_a_returned_home_harms_nothing",
+            f"{HOME}agents_of_a_lost_home_move_or_wait_and_the_new_home_reports_both",
+        ),
     ),
     "FLEET7": Promise(
         "Only what a host accepts starts a program there, and only a human at a terminal makes a host.",

@@ -139,6 +139,7 @@ class FleetStage:
         self.tasks = 0
         self.heard: list[dict[str, Any]] = []  # the broadcast as the master read it
         self.cursor = 0
+        self.reading: dict[str, Any] = {}  # arguments by which the master names the broadcast it reads
         self.forgotten_posts = False  # the database is an older copy: owners may have taken posts that it lost
 
     def __getitem__(self, name):
@@ -237,9 +238,19 @@ class FleetStage:
         """Wait until every accepted task has its end in the mirror."""
         until(lambda: all(self.ended(task) for task in self.accepted), bound)
 
+    def run_id(self):
+        """The run of the fleet's agents."""
+        [(run_id,)] = self.sql("select run_id from orchestrator_fleet.run where project = %s", self.project)
+        return run_id
+
+    def led_by(self, master, gen):
+        """Another master leads now, and reads this broadcast of the run from the beginning."""
+        self.master, self.cursor, self.heard = master, 0, []
+        self.reading = {"run_id": self.run_id(), "gen": gen}
+
     def read(self, master):
         """Read the broadcast on, without a wait: dense, and each task's end once."""
-        while (page := master.do("broadcast_read", since_seq=self.cursor, max_events=1000))["events"]:
+        while (page := master.do("broadcast_read", since_seq=self.cursor, max_events=1000, **self.reading))["events"]:
             for event in page["events"]:
                 self.cursor += 1
                 assert event["seq"] == self.cursor, "the broadcast has a gap"
