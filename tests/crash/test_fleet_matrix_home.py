@@ -81,17 +81,17 @@ def all_read(fleet, agents):
 
 
 def test_a_host_that_dies_while_it_takes_a_run_has_the_whole_broadcast_in_the_end(fleets, fleet_server):
-    """First a host with an agent of the run takes it, then one that knows nothing of the run."""
+    """First a host with an agent of the run takes it, then one that knows nothing of it, then the first home again."""
     fleet = begun(fleets, fleet_server, {"w": ("b", "move"), "x": ("a", "wait")})
     former = fleet.master
-    for gen, new in enumerate("bc", 2):
+    for gen, new in enumerate("bca", 2):
         held(fleet, f"hold-{gen}")
         for step in TAKE_RUN:
             fleet[new].arm(step)
-        if new == "b":
-            takes_the_run(fleet, new, gen)
-        else:
+        if new == "c":
             takes_the_run_without_its_user(fleet, new)
+        else:
+            takes_the_run(fleet, new, gen)
         spend(fleet[new], TAKE_RUN)
         seq = fleet.cursor
         led_at(fleet, new, gen)
