@@ -82,7 +82,10 @@ class RunHomes:
             )
 
     async def take(self, run_id: str) -> dict[str, object]:
-        """Make this host the run's home; ``{run_id, home, gen}`` once its broadcast is written here."""
+        """Make this host the run's home; ``{run_id, home, gen}`` once its broadcast is written here.
+
+        Raises Environment if this host's disk or tmux refuses: the run is taken then, and the next renewal goes on.
+        """
         row = self._rows.get(run_id)
         known = 1 if row is None else row.gen
         while True:
@@ -93,7 +96,7 @@ class RunHomes:
                 raise BadRequest("unknown_run", f"run {run_id} has no agent in the fleet")
             known = row.gen
         failpoints.passed("fleet:run-taken")
-        await self._carry_out(row)
+        await self._become_home(row)
         return {"run_id": run_id, "home": row.home, "gen": row.gen}
 
     async def _carry_out(self, row: RunHomeRow) -> None:

@@ -297,15 +297,14 @@ class Roster:
     def begin_broadcast_anew(self, run: TeamRun, gen: int) -> None:
         """Set the run's broadcast aside and derive a new one from the logs of its agents.
 
-        Raises Environment if the disk refuses; the old broadcast is then continued, or begun anew at the next try.
+        Raises Environment if the disk refuses; nothing more is added to the broadcast then until the next try.
         """
-        config = self.config()
+        config, path = self.config(), self.paths.broadcast(run.run_id)
         run.journal.close()
-        broadcast = self.paths.broadcast(run.run_id)
         try:
-            segments.set_aside(broadcast, f"before-{gen}")
+            segments.set_aside(path, f"before-{gen}")
         except OSError as error:
-            raise failure(broadcast, error) from error
+            raise failure(path, error) from error
         opened = open_run(
             self.paths, run.run_id, run.file, self.syncer, config.durability, clean=True,
             segment_bytes=config.segment_bytes,

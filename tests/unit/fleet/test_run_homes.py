@@ -1,0 +1,41 @@
+"""A host takes a run while its disk refuses: the caller is told, and the next renewal goes on."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from orchestrator.base.errors import Environment
+from orchestrator.team.roster import delivery
+from tests.unit.fleet.test_hosts_together import created, deliver, fleet, on_a_loop, report, until
+
+
+@on_a_loop
+async def test_a_take_that_the_disk_refuses_is_an_error_and_is_done_once_the_disk_accepts(tmp_path, monkeypatch):
+    rename, refused = Path.rename, []
+
+    def refuse(path, target):
+        if ".before-" in str(target):
+            refused.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(path, target)
+
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        old, new = hosts["a"], hosts["b"]
+        await old.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(old, "b")
+        await until(lambda: (agent_id, 1) in new.supervisor.launched)
+        run = new.roster.runs["run-1"]
+        with monkeypatch.context() as full:
+            full.setattr(Path, "rename", refuse)
+            with pytest.raises(Environment) as told:
+                await new.member.homes.take("run-1")
+            assert told.value.code == "disk_full"
+            await delivery.enqueue(old.roster, agent_id, task_id="t1", payload=1, req="c:t1")
+            await deliver(new, agent_id, "t1")
+            await report(new, agent_id, "t1")
+            tries = len(refused)
+            await until(lambda: len(refused) > tries)
+            assert "gen" not in run.file
+        await until(lambda: run.file.get("gen") == 2)
+        await until(lambda: [r["type"] for r in run.journal.tail(9, 1 << 20)].count("result") == 1)
