@@ -1,24 +1,22 @@
 """A host takes a run while its disk refuses: the caller is told, and the next renewal goes on."""
 
 import errno
-from pathlib import Path
 
 import pytest
 
 from orchestrator.base.errors import Environment
+from orchestrator.journal import segments
 from orchestrator.team.roster import delivery
 from tests.unit.fleet.test_hosts_together import created, deliver, fleet, on_a_loop, report, until
 
 
 @on_a_loop
 async def test_a_take_that_the_disk_refuses_is_an_error_and_is_done_once_the_disk_accepts(tmp_path, monkeypatch):
-    rename, refused = Path.rename, []
+    refused = []
 
-    def refuse(path, target):
-        if ".before-" in str(target):
-            refused.append(path)
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return rename(path, target)
+    def refuse(path, ending):
+        refused.append((path, ending))
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     async with fleet(tmp_path, "a", "b") as (_, hosts):
         old, new = hosts["a"], hosts["b"]
@@ -27,7 +25,7 @@ async def test_a_take_that_the_disk_refuses_is_an_error_and_is_done_once_the_dis
         await until(lambda: (agent_id, 1) in new.supervisor.launched)
         run = new.roster.runs["run-1"]
         with monkeypatch.context() as full:
-            full.setattr(Path, "rename", refuse)
+            full.setattr(segments, "set_aside", refuse)
             with pytest.raises(Environment) as told:
                 await new.member.homes.take("run-1")
             assert told.value.code == "disk_full"
