@@ -90,9 +90,10 @@ def moved(agent: Agent, *, at: str, fence: int, host: str, lost_host: str, place
 
     The lost owner may have handed out the head without shipping that, so its delivery is assumed: the task counts as
     begun, and `settle` then requeues it as the next attempt or ends it. No restart budget is used up. An agent that
-    is ending or has failed is not launched again.
+    is ending or has failed is not launched again. If a restart is asked for of one that failed, its first launch here
+    is that of a move, because only such a launch gets this host's directories.
     """
-    if agent.fence >= fence or agent.life in ENDED_LIVES:
+    if agent.fence >= fence or (agent.life in ENDED_LIVES and not waits_for_move(agent, fence)):
         return []
     if agent.life in ("starting", "ready"):
         drafts: list[Draft] = []
@@ -101,11 +102,19 @@ def moved(agent: Agent, *, at: str, fence: int, host: str, lost_host: str, place
             drafts.append(decisions.assumed_delivery(agent, at=at))
         reason = f"host {lost_host} was lost"
         return [*drafts, happened(agent, "exited", at, by="orchestrator", reason=reason, how="host_lost")]
-    if agent.life != "exited" or agent.stop_asked:
+    if agent.life not in ("exited", "failed") or agent.stop_asked:
         return []
     reason = f"{EXITS['host_lost']}; it moved from {lost_host} to {host}"
     fields: dict[str, Any] = {"fence": fence, "host": host, "placed": dict(placed)}
+    if agent.life == "failed":
+        reason = f"a restart was asked for; it moved from {lost_host} to {host}"
+        fields["asked"] = agent.restart_asked
     return [happened(agent, "restarted", at, by="orchestrator", epoch=agent.epoch + 1, reason=reason, **fields)]
+
+
+def waits_for_move(agent: Agent, fence: int) -> bool:
+    """Whether a restart was asked for of an agent that had failed when it moved here, under ``fence``."""
+    return agent.life == "failed" and agent.restart_due and agent.fence < fence
 
 
 class LateEnd(NamedTuple):

@@ -240,10 +240,12 @@ def _lives(agent: str, outbox: AuditedLog) -> Iterator[Violation]:
     by_hand = {record.epoch for record in outbox.lines if record.how == "pane_closed"} & ready
     before: list[AuditedRecord] = []
     for record in outbox.lines:
-        if record.type != "restarted" or record.moved or (record.pane_closed and record.epoch - 1 in by_hand):
+        if record.type != "restarted" or (record.pane_closed and record.epoch - 1 in by_hand):
             continue
         if record.asked:
             before = []
+            continue
+        if record.moved:
             continue
         counted = [e for e in before if e.when > record.when - window and not (e.resume and e.epoch not in ready)]
         if len(counted) >= limit:

@@ -8,9 +8,11 @@ from typing import Any
 from orchestrator.base import failpoints
 from orchestrator.base.errors import BadRequest, Environment, NotReady, OrchestratorError
 from orchestrator.base.waiting import Signal, wait_until
+from orchestrator.core import fleet_rules
 from orchestrator.fleet.calls import HostCalls
 from orchestrator.fleet.database_functions import FleetDatabase, NewFleetAgent
 from orchestrator.fleet.fleet_agent_ids import fleet_id, local_id, own_entry, replica
+from orchestrator.fleet.held_fences import held_fence
 from orchestrator.fleet.hosts import KnownHosts
 from orchestrator.fleet.leases import Lease
 from orchestrator.fleet.posting import Posting, unknown
@@ -196,7 +198,10 @@ class HostLink:
     # -- what an owner asks -------------------------------------------------------------------------------------
 
     def holds(self, entry: AgentEntry) -> bool:
-        return self._lease.refused is not None or fleet_id(entry.agent_id) in self._lease.fenced
+        if self._lease.refused is not None or fleet_id(entry.agent_id) in self._lease.fenced:
+            return True
+        failed = entry.state.life == "failed"  # else no file is read
+        return failed and fleet_rules.waits_for_move(entry.state, held_fence(self._roster, entry))
 
     async def may_deliver(self, entry: AgentEntry) -> bool:
         name, moves = fleet_id(entry.agent_id), entry.may_move

@@ -9,10 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.base.clock import SystemClock
+from orchestrator.base.clock import SystemClock, rfc3339
 from orchestrator.base.errors import Conflict, Environment, NotReady
 from orchestrator.config.fleet_values import FleetAcceptance
 from orchestrator.config.keys import Config
+from orchestrator.core import supervision
 from orchestrator.fleet import leases, taking
 from orchestrator.fleet.database_functions import ShipAnswer
 from orchestrator.fleet.settings import FleetSettings
@@ -638,3 +639,23 @@ async def test_what_was_not_told_before_an_end_is_told_after_the_next_start(tmp_
         await home.join()
         run = home.roster.runs["run-1"]
         await until(lambda: [r["type"] for r in run.journal.tail(100, 1 << 20)].count("result") == 1)
+
+
+@on_a_loop
+async def test_a_restart_of_an_agent_that_had_failed_when_it_moved_is_a_launch_on_its_new_host(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        new, lost = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(new, lost, on_host_lost="move")
+        entry, at = lost.entry(agent_id), rfc3339(lost.roster.clock.now())
+        await lost.roster.commit(entry, supervision.failed(entry.state, at=at, reason="broken", code="launch_failed"))
+        await until(lambda: new.entry(agent_id).state.life == "failed")
+        model.cut("shop", "b")
+        await until(lambda: agent_id in new.roster.agents, 60)
+        assert (new.entry(agent_id).state.host, new.supervisor.launched) == ("b", [])
+        await new.link.restart(agent_id, fresh=False, req="c:again")
+        await until(lambda: (agent_id, 2) in new.supervisor.launched)
+        state = new.entry(agent_id).state
+        assert (state.host, state.fence, state.restart_due) == ("a", 2, False)
+        assert state.spec["cwd"] == str(new.root)
+    report_of = verify(new.root, live=False, settled=True)
+    assert report_of.ok, report_of.violations
