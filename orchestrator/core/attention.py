@@ -9,10 +9,11 @@ from orchestrator.core.model_usage import usage_total
 
 NEEDS_HUMAN = ("blocked", "stalled", "failed")
 """Statuses of an agent that cannot continue until somebody acts."""
+_AT_REST = ("idle", "parked")
 _ORDER = {
     **dict.fromkeys(NEEDS_HUMAN, 0),
     **dict.fromkeys(("busy", "starting", "exited"), 1),
-    **dict.fromkeys(("idle", "parked", "unknown"), 2),
+    **dict.fromkeys((*_AT_REST, "unknown"), 2),
     **dict.fromkeys(("stopping", "deleted"), 3),
 }
 
@@ -55,16 +56,18 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def totals(rows: Iterable[Mapping[str, Any]], past: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The team in numbers: ``{agents, need_you, busy, idle, ended, finished: {result, error, canceled}, usage}``.
+    """The team in numbers: ``{agents, need_you, busy, idle, unknown, ended, finished, usage}``.
 
+    ``unknown`` are agents whose status is not known now; ``finished`` is ``{result, error, canceled}``.
     ``past`` are deleted agents (`past_of_run`). Their tasks and usage are counted, so that no total falls.
     """
     rows, past = list(rows), list(past)
-    counted = {"agents": 0, "need_you": 0, "busy": 0, "idle": 0, "ended": 0}
+    counted = {"agents": 0, "need_you": 0, "busy": 0, "idle": 0, "unknown": 0, "ended": 0}
     finished = {"result": 0, "error": 0, "canceled": 0}
     for row in rows:
         counted["agents"] += 1
-        counted[("need_you", "busy", "idle", "ended")[_place(row)]] += 1
+        group = ("need_you", "busy", "idle", "ended")[_place(row)]
+        counted["unknown" if group == "idle" and row["status"] not in _AT_REST else group] += 1
     for row in (*rows, *past):
         for outcome, number in (row.get("finished") or {}).items():
             finished[outcome] = finished.get(outcome, 0) + number

@@ -103,7 +103,7 @@ def ended_text(finished: Mapping[str, int], *, ascii_only: bool = False) -> str:
 
 
 def totals_parts(snapshot: Mapping[str, Any], *, ascii_only: bool = False) -> list[str]:
-    """The team in numbers: ``12 agents``, ``2 need you``, ``7 busy``, ``3 idle``, ``41 ✓ 3 ✕``, ``$1.84``."""
+    """The team in numbers: ``12 agents``, ``2 need you``, ``7 busy``, ``2 idle``, ``1 unknown``, ``41 ✓ 3 ✕``, ``$1``."""
     totals = snapshot.get("totals") or {}
     agents, need = int(totals.get("agents") or 0), int(totals.get("need_you") or 0)
     usage = totals.get("usage") or {}
@@ -116,7 +116,7 @@ def totals_parts(snapshot: Mapping[str, Any], *, ascii_only: bool = False) -> li
     parts = [
         f"{agents} agent{'s' * (agents != 1)}",
         f"{need} need{'s' * (need == 1)} you" if need else "",
-        *(f"{totals[key]} {key}" if totals.get(key) else "" for key in ("busy", "idle", "ended")),
+        *(f"{totals[key]} {key}" if totals.get(key) else "" for key in ("busy", "idle", "unknown", "ended")),
         ended_text(totals.get("finished") or {}, ascii_only=ascii_only),
         money,
     ]

@@ -80,7 +80,9 @@ class FleetMember:
             make=self._make,
             tend=supervisor.tend,
         )
-        self.replicas = Replicas(database, roster, project=self.project, away_since=self.hosts.away_since)
+        self.replicas = Replicas(
+            database, roster, project=self.project, away_since=self.hosts.away_since, placed=self._show_of
+        )
         self.moves = Moves(
             database,
             supervisor,
@@ -223,15 +225,20 @@ class FleetMember:
 
     def _show(self, host: str) -> None:
         """Give the replicas of this host's agents what it has published of them."""
-        view = self.hosts.view_of(host)
         for entry in self._roster.replicas.values():
-            facts, name = entry.remote, fleet_id(entry.agent_id)
-            if facts is None or facts.host != host:
-                continue
-            row, own = row_of(view, name), items_of(view, name)
-            if row != facts.row or own != facts.items:
-                facts.row, facts.items = row, own
+            if entry.remote is not None and entry.remote.host == host and self._show_of(entry):
                 self._shown_anew(entry)
+
+    def _show_of(self, entry: AgentEntry) -> bool:
+        """Give a replica what its host has published of it; returns whether that is new."""
+        facts, name = entry.remote, fleet_id(entry.agent_id)
+        assert facts is not None
+        view = self.hosts.view_of(facts.host)
+        now = row_of(view, name), items_of(view, name), facts.host in self.hosts.views
+        if now == (facts.row, facts.items, facts.published):
+            return False
+        facts.row, facts.items, facts.published = now
+        return True
 
     def _shown_anew(self, entry: AgentEntry) -> None:
         """What is shown of a replica has changed, without a record."""

@@ -30,15 +30,26 @@ ANEW_S = 60.0
 
 
 class Replicas:
-    """The replicas of one home; ``away_since`` says of a host since when it has not renewed its lease."""
+    """The replicas of one home.
+
+    ``away_since`` says of a host since when it has not renewed its lease; ``placed`` is called with a replica that is
+    new here, or whose agent has another host now.
+    """
 
     def __init__(
-        self, database: FleetDatabase, roster: Roster, *, project: str, away_since: Callable[[str], str]
+        self,
+        database: FleetDatabase,
+        roster: Roster,
+        *,
+        project: str,
+        away_since: Callable[[str], str],
+        placed: Callable[[AgentEntry], object],
     ) -> None:
         self._database = database
         self._roster = roster
         self._project = project
         self._away_since = away_since
+        self._placed = placed
         self._heads: dict[str, HomeAgent] = {}
         self._due = DueNames(self._follow, "reading mirrors", roster.clock)
         self._misfit_at: dict[str, float] = {}  # when (monotonic) a replica last did not fit its mirror
@@ -79,7 +90,10 @@ class Replicas:
             if entry is None or entry.remote is None:
                 self._due.add([row.agent])
                 continue
+            moved = entry.remote.host != row.host
             entry.remote.host, entry.remote.away_since = row.host, self._away_since(row.host)
+            if moved:
+                self._placed(entry)
             if row.in_seq > entry.inbox.last_seq or row.out_seq > entry.outbox.last_seq:
                 self._due.add([row.agent])
 
@@ -108,6 +122,7 @@ class Replicas:
         entry = AgentEntry(agent_id)
         entry.state, entry.logs = kept.state, kept.logs
         entry.remote = RemoteFacts(host, run_id, self._away_since(host))
+        self._placed(entry)
         roster.add_replica(entry)
         return entry
 

@@ -29,7 +29,8 @@ class WaitingPost(NamedTuple):
 class RemoteFacts:
     """What is known here of an agent that another host owns, besides its records.
 
-    ``row`` is the row of its owner's snapshot, ``items`` those of its inbox, as last published. ``posts`` are those
+    ``row`` is the row of its owner's snapshot, ``items`` those of its inbox, as last published; ``published``: this
+    daemon has received what that host publishes, though perhaps without this agent. ``posts`` are those
     that were read while they waited for the host; `waiting` leaves out what it has taken since.
     """
 
@@ -38,6 +39,7 @@ class RemoteFacts:
     away_since: str = ""  # RFC 3339; "" while its host renews its lease
     row: Mapping[str, Any] = field(default_factory=dict)
     items: Sequence[Mapping[str, Any]] = ()
+    published: bool = False
     posts: tuple[WaitingPost, ...] = ()
 
     def waiting(self, agent: state.Agent) -> list[WaitingPost]:
@@ -80,11 +82,12 @@ class RemoteFacts:
             calls = f"; {waiting} accepted call{'s wait' if waiting > 1 else ' waits'} for it" if waiting else ""
             return "unknown", f"host {self.host} is away since {self.away_since}{calls}"
         by_records = agent_status.status(agent, agent_status.Presence())
-        if by_records[0] != "unknown" or not self.row or self.row.get("epoch") != agent.epoch:
+        if by_records[0] != "unknown":
             return by_records
         # Where the records do not show what it does, its owner does; unless they are newer than what that published.
-        shown = str(self.row["status"])
-        if shown in UNTIL_A_CALL:  # a live host publishes every change within seconds, so the call was just now
+        shown = str(self.row["status"]) if self.row.get("epoch") == agent.epoch else ""
+        if shown in UNTIL_A_CALL or (self.published and not shown):
+            # A live host publishes every change within seconds, so the call that the last record shows was just now.
             return "idle", "between two calls"
         if shown not in SHOWN_BY_PRESENCE:
             return "unknown", f"host {self.host} has not reported what it does now"

@@ -51,9 +51,9 @@ def test_each_agent_is_counted_once_and_each_outcome_in_its_place():
     finished = {"result": 2, "error": 1, "canceled": 0}
     rows = [
         row("a", "stopping", finished=finished), row("b", "busy", finished={"result": 1, "canceled": 3}),
-        row("c", "busy"), waiting("d", "login", ""), row("e", finished=None),
+        row("c", "busy"), waiting("d", "login", ""), row("e", finished=None), row("f", "parked"), row("g", "unknown"),
     ]  # fmt: skip
     counted = totals(rows)
     assert counted.pop("finished") == {"result": 3, "error": 1, "canceled": 3}
     assert counted.pop("usage")["requests"] == 0
-    assert counted == {"agents": 5, "need_you": 1, "busy": 2, "idle": 1, "ended": 1}
+    assert counted == {"agents": 7, "need_you": 1, "busy": 2, "idle": 2, "unknown": 1, "ended": 1}

@@ -91,11 +91,11 @@ def test_a_run_has_the_sign_of_an_agent_in_the_like_state(status, like):
 def test_the_totals_leave_out_what_there_is_none_of():
     usage = {"requests": 3, "cost_usd": 1.84, "cost_unknown": 2}
     totals = {
-        "agents": 12, "need_you": 2, "busy": 7, "idle": 3, "ended": 0, "usage": usage,
+        "agents": 13, "need_you": 2, "busy": 7, "idle": 3, "unknown": 1, "ended": 0, "usage": usage,
         "finished": {"result": 41, "error": 3, "canceled": 0},
     }  # fmt: skip
     assert totals_parts({"totals": totals}) == [
-        "12 agents", "2 need you", "7 busy", "3 idle", "41 ✓ 3 ✕", "$1.84 + 2 unknown",
+        "13 agents", "2 need you", "7 busy", "3 idle", "1 unknown", "41 ✓ 3 ✕", "$1.84 + 2 unknown",
     ]  # fmt: skip
     assert totals_parts({"totals": {"agents": 1, "need_you": 1, "ended": 1}}) == ["1 agent", "1 needs you", "1 ended"]
     assert totals_parts({"totals": {"usage": {**usage, "cost_unknown": 0}}}) == ["0 agents", "$1.84"]

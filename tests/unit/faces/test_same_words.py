@@ -233,7 +233,7 @@ async def test_every_kind_of_item_has_the_same_words_in_all_inboxes():
 async def test_all_faces_show_the_same_totals(scene):
     _, snapshot, _ = scene
     parts = totals_parts(snapshot)
-    assert parts == ["5 agents", "1 needs you", "2 busy", "2 idle", "1 ✕", "$0.41"]
+    assert parts == ["5 agents", "1 needs you", "2 busy", "2 unknown", "1 ✕", "$0.41"]
     assert footer(snapshot["totals"], None) == " · ".join(parts)
     assert all(any(part in line for line in plain(summary(snapshot))) for part in parts)
 
@@ -268,7 +268,7 @@ async def test_what_a_deleted_agent_did_and_cost_stays_in_the_totals_of_all_face
     # Another run begins: the figures of the one that is over are not its own.
     used["c"] = {**USED, "cost_usd": 0.1}
     (await team.agent("c")).state.spec["run_id"] = "run-20300101-000000-aaaaaa"
-    assert totals_parts(feed.whole()) == ["1 agent", "1 idle", "$0.10"]
+    assert totals_parts(feed.whole()) == ["1 agent", "1 unknown", "$0.10"]
     team.close()
 
 

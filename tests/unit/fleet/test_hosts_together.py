@@ -554,6 +554,24 @@ async def test_news_of_a_post_do_not_make_a_moved_agent_anew(tmp_path):
 
 
 @on_a_loop
+async def test_a_new_replica_shows_what_its_host_has_published_before(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (_model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        home.member.hosts.views["b"] = {
+            "agents": {"worker": {"status": "parked", "epoch": 1, "reason": "as it said"}}
+        }
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "b")
+        await until(lambda: (agent_id, 1) in owner.supervisor.launched)
+        facts = (await until(lambda: home.roster.replicas.get(agent_id))).remote
+        assert facts.published and facts.row["reason"] == "as it said"
+        # Of an agent that moves, what its former host published does not count any more.
+        home.member.hosts.views["b"] = {}
+        facts.host = "c"
+        await until(lambda: facts.host == "b" and not facts.row)
+
+
+@on_a_loop
 async def test_a_call_for_an_agent_that_is_being_made_is_posted(tmp_path):
     async with fleet(tmp_path, "a") as (_, hosts):
         home = hosts["a"]

@@ -33,3 +33,11 @@ def test_nobody_sees_an_agent_whose_host_is_away():
         "unknown",
         "host box is away since 2026-11-27T20:00:00Z",
     )
+
+
+@pytest.mark.parametrize("row", [{}, {"status": "parked", "reason": "", "epoch": 1}])
+def test_an_agent_that_is_newer_than_what_its_host_published_was_just_heard(row):
+    new = Agent("builder", life="ready", epoch=2)
+    assert RemoteFacts("box", "run-1", row=row, published=True).status(new) == ("idle", "between two calls")
+    unheard = RemoteFacts("box", "run-1", row=row).status(new)
+    assert unheard == ("unknown", "host box has not reported what it does now")
