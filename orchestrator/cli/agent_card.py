@@ -36,7 +36,7 @@ def _facts(root: Path, source: Facts, agent_id: str) -> tuple[dict[str, Any], di
     from orchestrator.team.recovery import explanation  # noqa: PLC0415  (loads the log readers)
 
     meta = source.agent(agent_id)
-    return meta, explanation.files_of(root, meta), explanation.next_for(meta)
+    return meta, explanation.files_of(root, meta), explanation.next_for(root, meta)
 
 
 def _lines(root: Path, meta: dict[str, Any], files: dict[str, str], step: str) -> list[str]:

@@ -47,13 +47,18 @@ def logs(
     if meta["engine"] != RUNS_COMMANDS:
         _session(place, source, meta, follow=follow, as_json=as_json)
         return
+    from orchestrator.team.roster import replica_files  # noqa: PLC0415  (loads the log readers)
+
     folder = Path(meta["paths"]["artifacts"])
     file = newest_output(folder, task)
     if as_json:
         lines = list(tail_of(file, last)) if file else []
         output.print_json({"agent_id": meta["agent_id"], "file": str(file) if file else None, "lines": lines})
         return
-    if file is None and not follow:
+    if file is None and (host := replica_files.other_host(place.root, meta)):
+        why = f"{meta['agent_id']} runs on host {host}: output of a task is copied here when the task has ended"
+        output.warn(f"{why}; orchestrator peek {meta['agent_id']} shows its pane now")
+    elif file is None and not follow:
         output.warn(f"no task of {meta['agent_id']} has any output yet")
     for line in _followed(folder, task, last, follow=follow):
         output.say_line(line)

@@ -34,6 +34,7 @@ class InboxItem:
     ``text`` is one masked line, ``asked`` the whole text of a permission (masked, hidden characters shown).
     ``holds``: an agent cannot continue until somebody acts. ``answers`` are the decisions that work now, ``by`` says
     what shows the item: ``hook``, ``plugin``, ``screen`` or ``records``. ``cut``: ``asked`` is not the whole text.
+    ``host`` is the other host that runs the agent; "" if this one does.
     """
 
     item_id: str
@@ -54,6 +55,7 @@ class InboxItem:
     answers: tuple[ItemDecision, ...] = ()
     by: Literal["hook", "plugin", "screen", "records"] = "records"
     cut: bool = False
+    host: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The item as faces get it."""
@@ -72,7 +74,7 @@ def item_of(shown: Mapping[str, Any], agent_id: str) -> InboxItem:
 
 _SHOWN = (
     "kind", "agent_id", "name", "run_id", "task_id", "task_title", "since", "until", "holds", "text", "tool", "cwd",
-    "asked", "by", "cut",
+    "asked", "by", "cut", "host",
 )  # fmt: skip
 
 

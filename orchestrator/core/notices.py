@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Literal, NamedTuple
 
 from orchestrator.base.text_width import columns_of, cut
+from orchestrator.core.attach_command import attach_command
 from orchestrator.core.glyphs import NEEDS_HUMAN, OUTCOME, STATUS, Glyph
 from orchestrator.core.task_words import short_line
 
@@ -27,7 +28,7 @@ class Notice(NamedTuple):
     """One thing to announce: an item needs a human, an agent or a task has failed, or all tasks of a run have ended.
 
     ``item`` is the id of its item of the inbox, ``item_kind`` the kind of that item, ``since`` when it began; all are
-    empty for ``all_done``, whose ``text`` counts what has ended.
+    empty for ``all_done``, whose ``text`` counts what has ended. ``host`` is the other host of its agent.
     """
 
     kind: Literal["needs_human", "failed", "all_done"]
@@ -38,11 +39,12 @@ class Notice(NamedTuple):
     item: str = ""
     item_kind: str = ""
     since: str = ""
+    host: str = ""
 
     @property
     def link(self) -> str:
         """The command that leads to it."""
-        return f"orchestrator attach {shlex.quote(self.agent_id)}" if self.agent_id else "orchestrator status"
+        return attach_command(self.agent_id, self.host) if self.agent_id else "orchestrator status"
 
     def as_dict(self) -> dict[str, str]:
         return {**self._asdict(), "link": self.link}

@@ -21,6 +21,10 @@ class GuessedChanges(NamedTuple):
 
 def guessed_changes(root: Path, row: dict[str, Any]) -> GuessedChanges:
     """The files of the project that changed since the running or last task of a row was delivered."""
+    from orchestrator.team.roster import replica_files  # noqa: PLC0415  (loads the log readers)
+
+    if host := replica_files.other_host(root, row):
+        return GuessedChanges(f"It runs on host {host}: what it changed there is not known here.", None)
     task_id = row.get("running_task_id") or (row.get("last_task") or {}).get("task_id")
     if not task_id:
         return GuessedChanges("It has no worktree and has had no task.", None)

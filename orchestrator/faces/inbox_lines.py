@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.base.text_width import pieces
+from orchestrator.core.attach_command import attach_command
 from orchestrator.faces.text_table import Column, age, lines_of
 
 NOTHING = "nothing waits for you"
@@ -90,7 +91,8 @@ def _ways(item: Mapping[str, Any]) -> list[str]:
     if item["kind"] in ("stalled", "failed"):
         ways.append((f"orchestrator why {_flat(item['agent_id'])}", "shows the records that led to this"))
     elif item.get("holds"):
-        ways.append((f"orchestrator attach {_flat(item['agent_id'])}", "or answer in its pane"))
+        attach = attach_command(str(item["agent_id"]), str(item.get("host") or ""))
+        ways.append((_flat(attach), "or answer in its pane"))
     size = max((len(command) for command, about in ways if about), default=0)
     return [f"  {command:<{size}}  {about}".rstrip() for command, about in ways]
 

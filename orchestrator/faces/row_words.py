@@ -103,7 +103,7 @@ def ended_text(finished: Mapping[str, int], *, ascii_only: bool = False) -> str:
 
 
 def totals_parts(snapshot: Mapping[str, Any], *, ascii_only: bool = False) -> list[str]:
-    """The team in numbers: ``12 agents``, ``2 need you``, ``7 busy``, ``2 idle``, ``1 unknown``, ``41 ✓ 3 ✕``, ``$1``."""
+    """The team in numbers, each only if there are any: ``12 agents``, ``2 need you``, ``1 unknown``, ``41 ✓ 3 ✕``."""
     totals = snapshot.get("totals") or {}
     agents, need = int(totals.get("agents") or 0), int(totals.get("need_you") or 0)
     usage = totals.get("usage") or {}

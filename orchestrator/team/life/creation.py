@@ -15,6 +15,7 @@ from orchestrator.base.platform.processes import environ_of
 from orchestrator.base.waiting import wait_until
 from orchestrator.config.sources import PROJECT_FILE
 from orchestrator.core import supervision
+from orchestrator.core.attach_command import attach_command
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.state import ENDED_LIVES
 from orchestrator.engines import table
@@ -355,8 +356,9 @@ async def _answer(
         if reason:
             answer["reason"] = reason
     run = roster.runs.get(entry.run_id)
-    attach = supervisor.team_panes.attach_command(run) if run else None
-    if attach:
+    if entry.remote is not None:
+        answer["attach"] = attach_command(entry.agent_id, entry.remote.host)
+    elif run is not None and (attach := supervisor.team_panes.attach_command(run)):
         answer["attach"] = attach
     return answer
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from orchestrator.base.errors import Conflict
+from orchestrator.core.attach_command import attach_command
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.roster import Roster
 
@@ -55,7 +56,7 @@ class PaneViews:
         if (there := self._roster.replicas.get(agent_id)) is not None and there.remote is not None:
             host = there.remote.host
             message = f"the pane of {agent_id} is on host {host}"
-            raise Conflict("no_pane", message, f"orchestrator host attach {host} {agent_id} shows it", host=host)
+            raise Conflict("no_pane", message, f"{attach_command(agent_id, host)} shows it", host=host)
         entry = self._roster.entry(agent_id)
         run = self._roster.runs.get(entry.run_id)
         pane = (await self._team_panes.tagged(run)).get(agent_id) if run is not None else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.base.background_tasks import BackgroundTasks
@@ -54,7 +55,8 @@ class InboxAnswers:
         Those of an agent on another host are as its owner has published them.
         """
         if entry.remote is not None:
-            items = [item_of(item, entry.agent_id) for item in entry.remote.items]
+            host = entry.remote.host
+            items = [replace(item_of(item, entry.agent_id), host=host) for item in entry.remote.items]
             return [item for item in items if item.item_id not in entry.state.answers]
         requests = [pending.item for pending in self._pending.of(entry.agent_id) if not pending.answering]
         recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
@@ -76,12 +78,9 @@ class InboxAnswers:
         if pending := self._pending.with_item(wanted):
             return await self.approvals.answer(pending, given)
         for entry in self._roster.agents.values():
-            if before := entry.state.answers.get(wanted):
-                call = entry.state.calls.get(given.req or "")
-                if call is None or call.seq != before.seq:
-                    raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
+            if before := _answer_before(entry, wanted, given):
                 await self._dialogs.must_have_gone(entry, wanted)
-                return answer_given(wanted, entry.agent_id, before.decision, before.rule)
+                return before
             for item in self.items(entry):
                 if item.item_id == wanted:
                     return await self._answer_recorded(entry, item, given)
@@ -93,6 +92,8 @@ class InboxAnswers:
                 self._pending.remember(wanted, "dismissed")
                 return answer_given(item.item_id, item.agent_id, given.decision, given.rule)
         for entry in self._roster.replicas.values():
+            if before := _answer_before(entry, wanted, given):
+                return before
             if any(item.item_id == wanted for item in self.items(entry)):
                 return await self._answered_elsewhere(entry, wanted, given)
         if why := self._pending.why_over(wanted):
@@ -149,6 +150,16 @@ class InboxAnswers:
     def is_over(self, item: InboxItem) -> bool:
         """Whether the item was answered or withdrawn since this daemon began."""
         return self._pending.why_over(item.item_id) is not None
+
+
+def _answer_before(entry: AgentEntry, wanted: str, given: GivenAnswer) -> dict[str, Any] | None:
+    """The recorded answer if this call gave it and is sent again, None without one; else Conflict ``item_over``."""
+    before, call = entry.state.answers.get(wanted), entry.state.calls.get(given.req or "")
+    if before is None:
+        return None
+    if call is None or call.seq != before.seq:
+        raise Conflict("item_over", f"item {wanted} was answered already: {before.decision}")
+    return answer_given(wanted, entry.agent_id, before.decision, before.rule)
 
 
 async def _no_run(_run_id: str, _who: str) -> bool:

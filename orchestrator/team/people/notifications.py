@@ -148,6 +148,7 @@ class Notifications:
                 item.item_id,
                 item.kind,
                 min(item.since, asked_since) if item.kind in ("permission", "question", "dialog") else item.since,
+                item.host,
             )
             for item in items
         )

@@ -11,11 +11,13 @@ from typing import Any
 
 from orchestrator.base.errors import BadRequest, OrchestratorError
 from orchestrator.base.final_states import TERMINAL
+from orchestrator.core.attach_command import attach_command
 from orchestrator.core.attention import state_word
 from orchestrator.core.record_types import INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.journal.log_reader import page, place, read_all
 from orchestrator.journal.project_files import Paths, check_id
 from orchestrator.team.roster import offline_view, screen_files, task_views
+from orchestrator.team.roster.replica_files import other_host
 from orchestrator.team.roster.transcripts import transcript_of
 
 SAYS = ("reason", "how", "code", "signal", "kind", "until", "attempt", "position", "timeout_s", "by")
@@ -45,7 +47,7 @@ def of_agent(root: Path, meta: dict[str, Any]) -> dict[str, Any]:
         "evidence": [line for line in cited if line is not None],
         "last_task": meta.get("last_task"),
         "files": files_of(root, meta),
-        "next": next_for(meta),
+        "next": next_for(root, meta),
     }
 
 
@@ -169,9 +171,10 @@ def files_of(root: Path, meta: dict[str, Any]) -> dict[str, str]:
     return {name: str(path) for name, path in files.items() if path is not None}
 
 
-def next_for(meta: dict[str, Any]) -> str:
+def next_for(root: Path, meta: dict[str, Any]) -> str:
     """What a person does next about the agent: a command to type."""
     agent_id, last = str(meta["agent_id"]), meta.get("last_task") or {}
+    attach = attach_command(agent_id, other_host(root, meta))
     at_rest = f'give it work: orchestrator task add {agent_id} "WHAT TO DO"'
     if last.get("outcome") == "error":
         at_rest = f"see why its last task failed: orchestrator task show {agent_id}/{last['task_id']}"
@@ -181,8 +184,8 @@ def next_for(meta: dict[str, Any]) -> str:
         "idle": at_rest,
         "parked": at_rest,
         "failed": f"restart it: orchestrator agent restart {agent_id}",
-        "stalled": f"look at its pane: orchestrator attach {agent_id}; it may need: agent restart {agent_id}",
-        "blocked": f"answer in its pane: orchestrator attach {agent_id}",
+        "stalled": f"look at its pane: {attach}; it may need: agent restart {agent_id}",
+        "blocked": f"answer in its pane: {attach}",
         "exited": f"wait for what the reason says, or: orchestrator agent restart {agent_id}",
         "unknown": f"look at its pane: orchestrator peek {agent_id}; its records: orchestrator events {agent_id}",
     }

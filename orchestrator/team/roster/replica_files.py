@@ -6,6 +6,7 @@ Loads no event loop: the command line uses it when no daemon answers.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +35,12 @@ def owner_of(paths: Paths, agent_id: str) -> AgentOwner | None:
         return None
     content: dict[str, Any] = read_json(path)
     return AgentOwner(content["project"], content["host"], content["fence"])
+
+
+def other_host(root: Path, row: Mapping[str, Any]) -> str:
+    """The other host that runs the agent of this row of agent_list; "" if it is an agent of this host."""
+    owner = owner_of(Paths(root), str(row["agent_id"]))
+    return "" if owner is None else str(row.get("host") or owner.host)
 
 
 def note_of(path: Path) -> Path:

@@ -86,8 +86,17 @@ def known(root: Path, agent_id: str) -> WorktreeLocation:
     """As `place_of`; BadRequest ``no_worktree`` if there is none."""
     place = place_of(root, agent_id)
     if place is None:
-        raise BadRequest("no_worktree", f"agent {agent_id} has no worktree")
+        raise BadRequest("no_worktree", *_without(root, agent_id))
     return place
+
+
+def _without(root: Path, agent_id: str) -> tuple[str, str]:
+    """Why this host has no worktree of the agent, and what shows more ("" for what the error says)."""
+    paths = Paths(root)
+    if not paths.is_replica(paths.agent_dir(agent_id)):
+        return f"agent {agent_id} has no worktree", ""
+    message = f"agent {agent_id} runs on another host; this host has no worktree of it"
+    return message, "the setting fleet_push of its host has its branch pushed when a task ends"
 
 
 def look(root: Path, agent_id: str, seconds: float = LOOK_S) -> dict[str, Any] | None:

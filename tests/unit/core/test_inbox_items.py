@@ -113,7 +113,7 @@ def test_a_face_gets_every_fact_of_an_item_as_json():
     item = InboxItem("1", "question", "c1", "text", AT, questions=asked, answers=("answer", "deny"))
     assert item.as_dict() == {
         "id": "1", "kind": "question", "agent_id": "c1", "text": "text", "since": AT, "holds": True, "name": "",
-        "run_id": "", "task_id": None, "task_title": None, "until": None, "tool": "", "cwd": "", "asked": "",
+        "run_id": "", "task_id": None, "task_title": None, "until": None, "tool": "", "cwd": "", "asked": "", "host": "",
         "questions": [{"question": "Which?"}], "answers": ["answer", "deny"], "by": "records", "cut": False,
     }  # fmt: skip
     assert replace(item, questions=None).as_dict()["questions"] is None

@@ -188,3 +188,11 @@ def test_a_reader_elsewhere_is_told_the_project_in_text_and_command() -> None:
 def test_control_characters_of_a_name_or_text_reach_nobody() -> None:
     said = announcement([needs("c1", text="a\x1b]0;x\x07\nb\u202ec")])
     assert said.line().isprintable()
+
+
+@pytest.mark.parametrize(("agent", "host", "link"), [
+    ("c1", "", "orchestrator attach c1"), ("c1", "box", "orchestrator host attach box c1"),
+    ("c1@fleet", "box", "orchestrator host attach box c1"), ("a b", "$x", "orchestrator host attach '$x' 'a b'"),
+])  # fmt: skip
+def test_the_command_leads_to_the_pane_on_the_host_that_has_it(agent, host, link):
+    assert needs(agent)._replace(host=host).link == link

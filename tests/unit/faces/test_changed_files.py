@@ -4,14 +4,18 @@ import re
 
 import pytest
 
-from orchestrator.base.errors import Environment
+from orchestrator.base.errors import BadRequest, Environment
 from orchestrator.faces import changed_files
 from orchestrator.faces.changed_files import MOST_FILES, changed_since, guessed_changes
 from orchestrator.faces.top.tab_texts import TabReader
 from orchestrator.faces.web.agent_page import agent_page
 from orchestrator.faces.web.page_content import PageRequest
+from orchestrator.journal.project_files import Paths
+from orchestrator.journal.syncer import Syncer
 from orchestrator.team.roster import task_views
-from orchestrator.team.worktrees import git
+from orchestrator.team.roster.mirrored_logs import open_replica
+from orchestrator.team.roster.replica_files import AgentOwner
+from orchestrator.team.worktrees import changes, git
 from tests.support.top_team import Requests, agent, busy, snapshot
 
 EARLY, LATE = "2020-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
@@ -76,3 +80,16 @@ def test_what_is_not_known_is_no_empty_list(tmp_path, monkeypatch):
     monkeypatch.setattr(changed_files, "changed_since", broken)
     with pytest.raises(Environment):
         guessed_changes(tmp_path, row)
+
+
+def test_of_an_agent_on_another_host_no_file_of_this_one_is_named(tmp_path, monkeypatch):
+    row = busy("a", "make", engine="shell")
+    project(tmp_path)
+    delivered(monkeypatch, EARLY)
+    open_replica(Paths(tmp_path), "a", AgentOwner("shop", "box", 0), Syncer(pytest.fail, threads=0)).close()
+    guess = guessed_changes(tmp_path, row)
+    assert guess.files is None and "box" in guess.says
+    assert on_the_page(tmp_path, row) == in_top(tmp_path, row) == [guess.says]
+    with pytest.raises(BadRequest, match="another host") as error:
+        changes.diff(tmp_path, "a")
+    assert error.value.code == "no_worktree" and "fleet_push" in error.value.next_step

@@ -57,6 +57,8 @@ def test_all_of_one_item_is_shown_and_each_command_can_be_copied():
         "orchestrator deny 3f2a91bc --reason TEXT", "orchestrator attach c1",
     ]  # fmt: skip
     assert any("/p/shop" in line for line in lines)
+    (elsewhere,) = [line for line in inbox_lines.item_lines(item(host="box"), None, NOW) if " attach " in line]
+    assert elsewhere.startswith("  orchestrator host attach box c1  ")
 
 
 @pytest.mark.parametrize("width", [20, 44, 80])

@@ -12,7 +12,7 @@ ROW = {
 ITEM = {
     "id": "0a1b2c3d", "kind": "question", "agent_id": "w", "name": "w", "run_id": "r", "task_id": None,
     "task_title": None, "since": "2026-01-01T00:00:00.000Z", "until": None, "holds": True, "text": "which?",
-    "tool": "Ask", "cwd": "/x", "asked": "one\ntwo", "by": "hook", "cut": False, "answers": ["answer"],
+    "tool": "Ask", "cwd": "/x", "asked": "one\ntwo", "by": "hook", "cut": False, "host": "", "answers": ["answer"],
     "questions": [{"question": "q?", "header": "", "multi": True, "options": [{"label": "a", "description": ""}]}],
 }  # fmt: skip
 
