@@ -100,6 +100,7 @@ def _facts(row: dict[str, Any]) -> Markup:
         ("Cost", cost(row.get("usage"))),
         ("Engine", name_of(row["engine"])),
         ("Role", name_of(row["role"]) if row.get("role") else None),
+        ("Host", name_of(row["host"]) if row.get("host") else None),
         ("Id", str(row["agent_id"])),
     ]
     return element("div", fact_list(facts), data_key="facts")
