@@ -24,7 +24,9 @@ def guessed_changes(root: Path, row: dict[str, Any]) -> GuessedChanges:
     from orchestrator.team.roster import replica_files  # noqa: PLC0415  (loads the log readers)
 
     if host := replica_files.other_host(root, row):
-        return GuessedChanges(f"It runs on host {host}: what it changed there is not known here.", None)
+        return GuessedChanges(
+            f"It runs on host {host}: its files are there, and what it changed is not shown here.", None
+        )
     task_id = row.get("running_task_id") or (row.get("last_task") or {}).get("task_id")
     if not task_id:
         return GuessedChanges("It has no worktree and has had no task.", None)

@@ -174,13 +174,16 @@ def files_of(root: Path, meta: dict[str, Any]) -> dict[str, str]:
 def next_for(root: Path, meta: dict[str, Any]) -> str:
     """What a person does next about the agent: a command to type."""
     agent_id, last = str(meta["agent_id"]), meta.get("last_task") or {}
-    attach = attach_command(agent_id, other_host(root, meta))
+    elsewhere = other_host(root, meta)
+    attach = attach_command(agent_id, elsewhere)
     at_rest = f'give it work: orchestrator task add {agent_id} "WHAT TO DO"'
     if last.get("outcome") == "error":
         at_rest = f"see why its last task failed: orchestrator task show {agent_id}/{last['task_id']}"
     ways = {
         "starting": f"look at its pane: orchestrator peek {agent_id}",
-        "busy": f"follow it: orchestrator logs {agent_id} -f",
+        "busy": f"look at its pane: orchestrator peek {agent_id}"
+        if elsewhere
+        else f"follow it: orchestrator logs {agent_id} -f",
         "idle": at_rest,
         "parked": at_rest,
         "failed": f"restart it: orchestrator agent restart {agent_id}",
