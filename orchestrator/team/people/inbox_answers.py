@@ -21,6 +21,7 @@ from orchestrator.team.people.answer_words import GivenAnswer, answer_given, mus
 from orchestrator.team.people.approvals import RETURN_S, Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.remote_facts import RemoteFacts
 from orchestrator.team.roster.roster import Roster
 
 ANSWERED_ELSEWHERE_S = 20.0
@@ -44,6 +45,7 @@ class InboxAnswers:
         self.dismiss_run: Callable[[str, str], Awaitable[bool]] = _no_run
         self._began = roster.clock.monotonic()
         self._tasks = BackgroundTasks()
+        self._elsewhere: dict[str, set[str]] = {}  # ids of the items of agents on other hosts, as last seen
 
     async def close(self) -> None:
         """End the answers that are being carried out; a caller sends its answer to the next daemon again."""
@@ -55,14 +57,22 @@ class InboxAnswers:
         Those of an agent on another host are as its owner has published them.
         """
         if entry.remote is not None:
-            host = entry.remote.host
-            items = [replace(item_of(item, entry.agent_id), host=host) for item in entry.remote.items]
-            return [item for item in items if item.item_id not in entry.state.answers]
+            return self._items_elsewhere(entry, entry.remote)
         requests = [pending.item for pending in self._pending.of(entry.agent_id) if not pending.answering]
         recorded = recorded_items(entry.state, asked_elsewhere=bool(requests))
         shown = (self._dialogs.item(entry, item) if item.by == "screen" else item for item in recorded)
         known = (*requests, *shown, *self.further_items(entry))
         return [item for item in known if item.item_id not in entry.state.answers]
+
+    def _items_elsewhere(self, entry: AgentEntry, facts: RemoteFacts) -> list[InboxItem]:
+        """The items that the agent's host has published; those of before that are missing now are over."""
+        items = [replace(item_of(item, entry.agent_id), host=facts.host) for item in facts.items]
+        now = {item.item_id for item in items}
+        for gone in self._elsewhere.pop(entry.agent_id, set()) - now:
+            self._pending.remember(gone, f"host {facts.host} does not show it any more")
+        if now:
+            self._elsewhere[entry.agent_id] = now
+        return [item for item in items if item.item_id not in entry.state.answers]
 
     async def answer(self, wanted: str, given: GivenAnswer) -> dict[str, Any]:
         """Answer an item; ``{ok, item, decision, agent_id, rule}``.

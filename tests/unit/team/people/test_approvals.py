@@ -18,6 +18,8 @@ from orchestrator.team.people.approvals import Approvals
 from orchestrator.team.people.dialog_answers import DialogAnswers
 from orchestrator.team.people.inbox_answers import InboxAnswers
 from orchestrator.team.roster import delivery
+from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.remote_facts import RemoteFacts
 from tests.support.team import Team, settle
 from tests.unit.engines.test_table import SCREENS, screen_of
 
@@ -501,3 +503,19 @@ async def test_a_request_of_a_hook_replaces_what_the_screen_shows(scene):
     await shown(scene, "claude/permission-bash")
     scene.ask()
     assert [item.by for item in scene.inbox.items(scene.entry)] == ["hook"]
+
+
+async def test_an_item_that_another_host_does_not_show_any_more_is_over(scene):
+    scene.ask()
+    there = AgentEntry("far")
+    there.remote = RemoteFacts("box", "run-1", items=[scene.only().as_dict() | {"id": "0a1b2c3d"}])
+    scene.team.roster.replicas["far"] = there
+    (item,) = scene.inbox.items(there)
+    assert (item.item_id, item.agent_id, item.host) == ("0a1b2c3d", "far", "box")
+    there.remote.items = ()
+    with pytest.raises(Conflict, match="host box") as refused:
+        await scene.answer("approve", item="0a1b2c3d")
+    assert refused.value.code == "item_over"
+    with pytest.raises(BadRequest) as refused:
+        await scene.answer("approve", item="0a1b2c3e")
+    assert refused.value.code == "unknown_item"
