@@ -81,6 +81,8 @@ PROMISES: dict[str, Promise] = {
         "A run has one home; another host takes it, also from a lost one, and readers of the former broadcast are refused.",
         (
             f"{TOGETHER}a_master_elsewhere_takes_a_run_and_an_older_position_is_refused",
+            "unit/fleet/test_run_homes.py::test_a_take_that_the_disk_refuses_is_an_error_and_is_done_once_the_disk_accepts",
+            "unit/fleet/test_run_homes.py::test_an_interrupted_take_keeps_the_former_broadcast",
             f"{HOME}a_host_that_dies_while_it_takes_a_run_has_the_whole_broadcast_in_the_end",
             f"{HOME}a_run_whose_whole_home_is_lost_is_led_on_another_host_and_a_returned_home_harms_nothing",
             f"{HOME}agents_of_a_lost_home_move_or_wait_and_the_new_home_reports_both",

@@ -1,4 +1,4 @@
-"""A host takes a run while its disk refuses: the caller is told, and the next renewal goes on."""
+"""A host becomes the home of a run though its disk refuses or its daemon dies: what callers learn, what is kept."""
 
 import errno
 
@@ -8,6 +8,11 @@ from orchestrator.base.errors import Environment
 from orchestrator.journal import segments
 from orchestrator.team.roster import delivery
 from tests.unit.fleet.test_hosts_together import created, deliver, fleet, on_a_loop, report, until
+
+
+def results(run):
+    """Number of results in the broadcast."""
+    return [record["type"] for record in run.journal.tail(9, 1 << 20)].count("result")
 
 
 @on_a_loop
@@ -36,4 +41,25 @@ async def test_a_take_that_the_disk_refuses_is_an_error_and_is_done_once_the_dis
             await until(lambda: len(refused) > tries)
             assert "gen" not in run.file
         await until(lambda: run.file.get("gen") == 2)
-        await until(lambda: [r["type"] for r in run.journal.tail(9, 1 << 20)].count("result") == 1)
+        await until(lambda: results(run) == 1)
+
+
+@on_a_loop
+async def test_an_interrupted_take_keeps_the_former_broadcast(tmp_path):
+    async with fleet(tmp_path, "a") as (_, hosts):
+        home = hosts["a"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "a")
+        await until(lambda: (agent_id, 1) in home.supervisor.launched)
+        run, place = home.roster.runs["run-1"], home.roster.paths.broadcast("run-1")
+        await until(lambda: run.journal.last_seq)
+        former = place.read_bytes()
+        home.roster.begin_broadcast_anew(run, 2)
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:t1")
+        await deliver(home, agent_id, "t1")
+        await report(home, agent_id, "t1")
+        await until(lambda: results(run) == 1)
+        derived = place.read_bytes()
+        home.roster.begin_broadcast_anew(run, 2)
+        assert place.with_name(f"{place.name}.before-2").read_bytes() == former
+        assert place.read_bytes() == derived
