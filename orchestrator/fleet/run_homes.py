@@ -8,6 +8,7 @@ again after a crash, because `gen` in run.json is written last.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import structlog
 
@@ -118,14 +119,22 @@ class RunHomes:
             if (run.file.get("gen") or 1) < row.gen:
                 self._roster.begin_broadcast_anew(run, row.gen)
                 failpoints.passed("fleet:broadcast-anew")
-            run.file = {key: value for key, value in run.file.items() if key != "home"} | {"gen": row.gen}
-            await asyncio.to_thread(run.save)
+            await _saved(run, {key: value for key, value in run.file.items() if key != "home"} | {"gen": row.gen})
         log.info("this host is the home of a run", run=row.run_id, gen=row.gen)
 
     async def _leave(self, row: RunHomeRow) -> None:
         """The run is led elsewhere; own agents of it go on here."""
         run: TeamRun | None = self._roster.runs.get(row.run_id)
         if run is not None and run.file.get("home") != row.home:
-            run.file = run.file | {"home": row.home, "gen": row.gen, "master": None}
-            await asyncio.to_thread(run.save)
+            await _saved(run, run.file | {"home": row.home, "gen": row.gen, "master": None})
             log.warning("another host is the home of a run now", run=row.run_id, home=row.home)
+
+
+async def _saved(run: TeamRun, file: dict[str, Any]) -> None:
+    """Save the run's file; if the disk refuses, nothing has changed, and the next renewal tries again."""
+    before, run.file = run.file, file
+    try:
+        await asyncio.to_thread(run.save)
+    except OrchestratorError:
+        run.file = before
+        raise
