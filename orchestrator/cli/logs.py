@@ -18,6 +18,7 @@ from orchestrator.cli import options, output
 from orchestrator.cli.agent_choice import chosen
 from orchestrator.cli.facts import Facts, FromDaemon, facts
 from orchestrator.cli.options import AgentWord, Follow, Json
+from orchestrator.core.attach_command import attach_command
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.daemon_client import project_here
 from orchestrator.faces.output_files import last_of, newest_output, output_lines, tail_of
@@ -70,7 +71,9 @@ def _session(place: Project, source: Facts, meta: dict[str, Any], *, follow: boo
 
     agent_id = str(meta["agent_id"])
     if follow:
-        step = f"orchestrator attach {agent_id} shows its pane"
+        from orchestrator.team.roster import replica_files  # noqa: PLC0415  (loads the log readers)
+
+        step = f"{attach_command(agent_id, replica_files.other_host(place.root, meta))} shows its pane"
         raise BadRequest("bad_argument", f"the output of {agent_id} cannot be followed: its CLI draws a screen", step)
     files = explanation.files_of(place.root, meta)
     screen = _screen(source, agent_id)

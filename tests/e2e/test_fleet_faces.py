@@ -36,9 +36,9 @@ def database():
 
 
 class Home:
-    """The host of the master; ``box`` is the other one, whose user has Claude Code."""
+    """The host of the master; ``box`` is the other one, which runs the agent."""
 
-    def __init__(self, make_world, database):
+    def __init__(self, make_world, database, engine):
         project = database.project()
         self.world, self.box = (make_world("claude", config=QUICK) for _ in range(2))
         self.told = self.world.home / "told"
@@ -51,13 +51,13 @@ class Home:
                 "ORCHESTRATOR_FLEET_DSN": database.add_host(project, name),
                 "ORCHESTRATOR_FLEET_PROJECT": project,
                 "ORCHESTRATOR_FLEET_HOST": name,
-                "ORCHESTRATOR_FLEET_ACCEPT": json.dumps({"hosts": ["laptop"], "engines": ["claude"]}),
+                "ORCHESTRATOR_FLEET_ACCEPT": json.dumps({"hosts": ["laptop"], "engines": [engine]}),
             }
             done = world.orchestrator("daemon", "start")
             assert done.returncode == 0, done.stderr
         self.master = self.world.stage.begun()
         self.comes(lambda: all(host["state"] == "live" for host in self.shown("host", "list")["hosts"]))
-        wishes = {"name": AGENT, "role": "tester", "engine": "claude", "host": "box", "ready_wait_ms": 1000}
+        wishes = {"name": AGENT, "role": "tester", "engine": engine, "host": "box", "ready_wait_ms": 1000}
         made = self.master.tool("agent_create", wishes)
         assert "error" not in made, made
         self.comes(lambda: self.row()["status"] in ("idle", "parked"))
@@ -99,7 +99,7 @@ class Home:
 
 
 def test_what_an_agent_of_another_host_asks_is_seen_and_answered_at_home(make_world, database):
-    home = Home(make_world, database)
+    home = Home(make_world, database, "claude")
 
     # A permission, approved by the command line.
     home.gives("t1", shell("touch one"))
@@ -146,3 +146,20 @@ def test_what_an_agent_of_another_host_asks_is_seen_and_answered_at_home(make_wo
         ("approve", "top@laptop", "human"),
     ]  # fmt: skip
     assert home.shown("inbox")["inbox"] == []
+
+
+def test_what_only_the_other_host_has_is_not_said_to_be_missing(make_world, database):
+    home = Home(make_world, database, "shell")
+    gate = home.box.root / "gate"
+    task = {"task_id": "t1", "payload": {"command": f"echo begun; until test -e {gate}; do sleep 0.1; done"}}
+    assert "error" not in home.master.tool("task_enqueue", {"agent_id": AGENT, "task": task})
+    home.comes(lambda: "begun" in home.world.orchestrator("peek", AGENT).stdout)
+    said = home.world.orchestrator("logs", AGENT).stderr
+    assert "box" in said and f"orchestrator peek {AGENT}" in said
+    assert f"orchestrator peek {AGENT}" in home.shown("why", AGENT)["next"]
+    assert "another host" in home.shown("diff", AGENT, code=2)["error"]["message"]
+    gate.touch()
+    assert home.end("t1")["type"] == "result"
+    home.comes(
+        lambda: "begun" in home.world.orchestrator("logs", AGENT).stdout
+    )  # a copy, now that the task has ended
