@@ -158,6 +158,11 @@ def test_what_only_the_other_host_has_is_not_said_to_be_missing(make_world, data
     assert "box" in said and f"orchestrator peek {AGENT}" in said
     assert f"orchestrator peek {AGENT}" in home.shown("why", AGENT)["next"]
     assert "another host" in home.shown("diff", AGENT, code=2)["error"]["message"]
+    top = Top(home.world.stage, width=150, height=40)
+    top.shows("begun")
+    top.press("Enter")
+    top.shows(f"orchestrator host attach box {AGENT}")
+    top.press("q")
     gate.touch()
     assert home.end("t1")["type"] == "result"
     home.comes(

@@ -12,6 +12,7 @@ from textual.app import SuspendNotSupported
 
 from orchestrator.base.errors import OrchestratorError
 from orchestrator.faces.pane_jump import attach_command, switches
+from orchestrator.faces.shell_hints import in_the_shell
 from orchestrator.faces.top.foreground import in_foreground
 from orchestrator.faces.top.item_texts import DONE, given_text, item_for, item_lines, why_not
 from orchestrator.faces.top.key_bindings import ACTIONS, KeyAction, keys_of
@@ -126,7 +127,8 @@ class AgentActions:
         name = self.agent_name
 
         def refused(error: OrchestratorError) -> None:
-            self.say(f"{name}: {error.message}", "yellow")
+            step = in_the_shell(error.next_step, error.code)
+            self.say(f"{name}: {error.message}" + (f"; {step}" if step else ""), "yellow")
 
         def find(asked: dict[str, Any]) -> tuple[dict[str, Any], Origin]:
             pane = self.face.requests.ask("orchestrator/pane", asked)
