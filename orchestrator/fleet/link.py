@@ -209,18 +209,22 @@ class HostLink:
             return False
         if not moves:
             return True
-        # The mirror must show the launch and the last end: else a new owner could not know that this may go out.
-        clock = self._roster.clock
-        if not await self._shipping.shipped(entry, entry.last_news, clock.monotonic() + KEPT_WITHIN_S):
-            return False
-        try:
-            owner = (await self._database.ownership([name])).get(name)
-        except OrchestratorError:
-            return False
-        own = self._lease.own.get(name)
-        held = owner is not None and own is not None and (owner.host, owner.fence) == (self.host, own.fence)
-        # Asked again after the answer: this process may have been stopped while it waited.
-        return held and self._lease.may_act(name, moves=moves)
+        while True:
+            # The mirror must show the launch and the last end: else a new owner could not know that this may go out.
+            shown, deadline = entry.last_news, self._roster.clock.monotonic() + KEPT_WITHIN_S
+            if not await self._shipping.shipped(entry, shown, deadline):
+                return False
+            try:
+                owner = (await self._database.ownership([name])).get(name)
+            except OrchestratorError:
+                return False
+            own = self._lease.own.get(name)
+            held = owner is not None and own is not None and (owner.host, owner.fence) == (self.host, own.fence)
+            # Asked again after the answer: this process may have been stopped while it waited.
+            if not (held and self._lease.may_act(name, moves=moves)):
+                return False
+            if entry.last_news == shown:  # else a task has ended meanwhile, and the next one would go out now
+                return True
 
     async def kept(self, entry: AgentEntry, seq: int) -> bool:
         if not entry.may_move:

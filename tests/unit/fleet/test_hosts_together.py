@@ -677,3 +677,33 @@ async def test_a_restart_of_an_agent_that_had_failed_when_it_moved_is_a_launch_o
         assert state.spec["cwd"] == str(new.root)
     report_of = verify(new.root, live=False, settled=True)
     assert report_of.ok, report_of.violations
+
+
+@on_a_loop
+async def test_a_task_that_ends_while_the_owner_is_looked_up_is_mirrored_before_the_next_goes_out(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(home, owner, on_host_lost="move")
+        for task in ("t1", "t2"):
+            await delivery.enqueue(home.roster, agent_id, task_id=task, payload=1, req=f"c:{task}")
+        await deliver(owner, agent_id, "t1")
+        await until(lambda: "t2" in owner.entry(agent_id).state.unfinished)
+        looked_up, ships, ended = owner.database.ownership, owner.database.ship, []
+
+        async def not_now(parts):
+            await asyncio.sleep(0.2)
+            return await ships(parts)
+
+        async def ends_meanwhile(names):
+            if not ended:
+                owner.database.ship = not_now
+                ended.append(asyncio.get_running_loop().create_task(report(owner, agent_id, "t1")))
+                await until(lambda: owner.entry(agent_id).state.ended("t1"))
+            return await looked_up(names)
+
+        owner.database.ownership = ends_meanwhile
+        await deliver(owner, agent_id, "t2")  # asked for while t1 was held
+        records = owner.entry(agent_id).outbox.tail(9, 1 << 20)
+        (result,) = [record["seq"] for record in records if record["type"] == "result"]
+        assert owner.member.shipping.mirrored(agent_id) >= result
+        await ended[0]
