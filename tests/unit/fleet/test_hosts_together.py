@@ -681,7 +681,7 @@ async def test_a_restart_of_an_agent_that_had_failed_when_it_moved_is_a_launch_o
 
 @on_a_loop
 async def test_a_task_that_ends_while_the_owner_is_looked_up_is_mirrored_before_the_next_goes_out(tmp_path):
-    async with fleet(tmp_path, "a", "b") as (model, hosts):
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
         home, owner = hosts["a"], hosts["b"]
         agent_id = await created_and_launched(home, owner, on_host_lost="move")
         for task in ("t1", "t2"):
