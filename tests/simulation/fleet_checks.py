@@ -46,6 +46,7 @@ class FleetEvidence:
         default_factory=dict
     )  # epoch, attempt, acknowledged, fence
     begun: dict[tuple[str, str], None] = field(default_factory=dict)
+    decided: dict[tuple[str, str, int], int] = field(default_factory=dict)  # agent, task, epoch -> the fence then
     losses: dict[str, None] = field(default_factory=dict)
     run_lost: bool = False  # a failover has forgotten which host is the home of the run
     _fences: dict[str, int] = field(default_factory=dict)
@@ -60,6 +61,8 @@ class FleetEvidence:
         key, attempt = (fleet_id(agent_id), command["task_id"]), command["attempt"]
         self.begun[key] = None
         before = self.works.get(key)
+        if before is not None and attempt < before[1] and self.decided.get((*key, epoch), before[3]) < before[3]:
+            return  # its host was stopped on the way to it; the launch that was given it meanwhile had the mark
         if before is not None and key[0] not in self.losses:
             marked = attempt > before[1] or command.get("redelivered") or (before[0] == epoch and not before[2])
             assert marked, f"{key} was given to launch {before[0]} and, without a mark, to launch {epoch}"
@@ -88,6 +91,7 @@ class FleetEvidence:
         """A task is being handed out, now: never by a copy, and never of an agent that moves by another than its owner."""
         row = self.world.row(entry.agent_id)
         task_id = command["task_id"]
+        self.decided[fleet_id(entry.agent_id), task_id, entry.state.epoch] = row.fence
         assert host == label, f"{label}, a copy of {host}, hands out {task_id} of {entry.agent_id}"
         if row.on_host_lost == "move":
             self.world.loop.call_soon(self.world.trouble.delivered, host, context=contextvars.Context())
