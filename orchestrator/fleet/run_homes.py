@@ -76,8 +76,8 @@ class RunHomes:
                 f"read it there, or take the run: orchestrator fleet take-run {run_id}",
                 host=home,
             )
-        kept = self.gen(run_id)
-        if kept is not None and since_seq and (gen or 1) != kept:
+        kept = self.gen(run_id) or 1  # also before the first renewal: the caller may have read another home's
+        if since_seq and (gen or 1) != kept:
             raise Conflict(
                 "cursor_old", f"since_seq {since_seq} belongs to an earlier broadcast of {run_id}", gen=kept
             )

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from orchestrator.base.errors import Environment
+from orchestrator.base.errors import Conflict, Environment
 from orchestrator.journal import segments
 from orchestrator.team.roster import delivery
 from tests.unit.fleet.test_hosts_together import created, deliver, fleet, on_a_loop, report, until
@@ -63,3 +63,14 @@ async def test_an_interrupted_take_keeps_the_former_broadcast(tmp_path):
         home.roster.begin_broadcast_anew(run, 2)
         assert place.with_name(f"{place.name}.before-2").read_bytes() == former
         assert place.read_bytes() == derived
+
+
+@on_a_loop
+async def test_a_position_of_another_home_is_refused_also_before_the_first_renewal(tmp_path):
+    async with fleet(tmp_path, "a") as (_, hosts):
+        homes = hosts["a"].member.homes
+        with pytest.raises(Conflict) as refused:
+            homes.check("run-1", 16, 2)
+        assert (refused.value.code, refused.value.facts) == ("cursor_old", {"gen": 1})
+        homes.check("run-1", 16, None)
+        homes.check("run-1", 0, 2)
