@@ -154,8 +154,8 @@ class Replicas:
 
     async def _follow(self, names: list[str]) -> None:
         """Read until the replicas of these agents are as long as their mirrors."""
-        names = [name for name in names if self._is_followed(name)]
-        while names:
+        # Looked at anew before each read: meanwhile a renewal may have shown another home or owner.
+        while names := [name for name in names if self._is_followed(name)]:
             after: dict[str, tuple[int, int]] = {}
             for name in names:
                 row = self._heads[name]
