@@ -117,6 +117,16 @@ def waits_for_move(agent: Agent, fence: int) -> bool:
     return agent.life == "failed" and agent.restart_due and agent.fence < fence
 
 
+def launched_elsewhere(agent: Agent, host: str) -> bool:
+    """Whether another host launched what this one must not supervise: its move to here is not recorded yet.
+
+    A crash may come between a takeover and that record, and the database be away afterwards.
+    """
+    if agent.host == host:
+        return False
+    return agent.life in ("starting", "ready") or (agent.life == "exited" and not agent.stop_asked)
+
+
 class LateEnd(NamedTuple):
     """How a task ended on a former owner, as that reports it.
 

@@ -200,6 +200,8 @@ class HostLink:
     def holds(self, entry: AgentEntry) -> bool:
         if self._lease.refused is not None or fleet_id(entry.agent_id) in self._lease.fenced:
             return True
+        if fleet_rules.launched_elsewhere(entry.state, self.host):
+            return True
         failed = entry.state.life == "failed"  # else no file is read
         return failed and fleet_rules.waits_for_move(entry.state, held_fence(self._roster, entry))
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from orchestrator.base.errors import Corrupt
-from orchestrator.core import decisions, state, supervision
+from orchestrator.core import decisions, fleet_rules, state, supervision
 from orchestrator.core.fleet_rules import MAX_LATE, LateEnd, PostedCall, late_end, may_act, moved, take
 from orchestrator.core.invariants import RESTORED_GAP, AuditedLog, AuditedRecord, agent_faults
 from tests.support.pure_team import Desk, essence, refold
@@ -419,3 +419,22 @@ def test_a_restored_database_may_accept_a_call_anew_that_was_taken_before(second
     ]
     found = agent_faults("a1", AuditedLog("in", inbox), AuditedLog("out", [starting]))
     assert [fault.kind for fault in found] == faults
+
+
+@pytest.mark.parametrize(
+    ("host", "life", "stop_asked", "held"),
+    [
+        ("here", "ready", 0, False),
+        ("lost", "ready", 0, True),
+        ("lost", "ready", 3, True),
+        ("lost", "starting", 0, True),
+        ("lost", "exited", 0, True),
+        ("lost", "exited", 3, False),
+        ("lost", "failed", 0, False),
+        ("lost", "stopped", 3, False),
+    ],
+)
+def test_a_launch_of_another_host_is_not_supervised_here(host, life, stop_asked, held):
+    agent = state.Agent("w")
+    agent.host, agent.life, agent.stop_asked = host, life, stop_asked
+    assert fleet_rules.launched_elsewhere(agent, "here") is held
