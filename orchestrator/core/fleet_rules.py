@@ -90,8 +90,8 @@ def moved(agent: Agent, *, at: str, fence: int, host: str, lost_host: str, place
 
     The lost owner may have handed out the head without shipping that, so its delivery is assumed: the task counts as
     begun, and `settle` then requeues it as the next attempt or ends it. No restart budget is used up. An agent that
-    is ending or has failed is not launched again. If a restart is asked for of one that failed, its first launch here
-    is that of a move, because only such a launch gets this host's directories.
+    is ending or has failed is not launched again. One that failed can be restarted by hand: that launch is recorded
+    as a move too, so that it uses this host's directories.
     """
     if agent.fence >= fence or (agent.life in ENDED_LIVES and not waits_for_move(agent, fence)):
         return []

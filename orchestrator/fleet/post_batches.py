@@ -1,7 +1,7 @@
 """Sends posts to the fleet's database: those that come while another is under way share one transaction.
 
-A commit waits for the server's disk. Under load each carries many posts, their owners are told of all at once, and
-what follows on each host is done together.
+Each commit waits for the server's disk. Under load one commit carries many posts. Their owners learn of them
+together, and so take, sync and ship them together.
 """
 
 from __future__ import annotations
