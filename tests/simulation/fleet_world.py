@@ -173,7 +173,9 @@ class FleetWorld:
                 return f"{name} has no daemon"
         home = self.home.serving
         assert home is not None
-        run = home.roster.runs[RUN]
+        run = home.roster.runs.get(RUN)
+        if run is None:
+            return f"{self.home.name} has not carried out yet that it is the home"
         for name, agent in self.agents.items():
             if agent.life == "deleted" and self.hosts[agent.host].retired:
                 continue
