@@ -77,6 +77,7 @@ class Moves:
         self._lost: dict[str, HostRow] = {}
         self._look_again: dict[str, float] = {}
         self._removed: dict[str, None] = {}  # deleted agents that their home has removed from the database
+        self._forgotten: dict[str, str] = {}  # agents that the database did not know: their ids here
 
     def begin(self) -> None:
         """Act from now on."""
@@ -90,6 +91,9 @@ class Moves:
         """Compare who owns what with what is here; and see which hosts are lost."""
         for name, row in self._lease.own.items():
             entry = own_entry(self._roster, name)
+            if entry is None and name in self._forgotten:
+                self._hold(name)
+                continue
             if entry is None and name in self._roster.corrupt:
                 continue  # its logs here are damaged: doctor shows and repairs them, as for a local agent
             here = 0 if entry is None else entry.state.fence
@@ -220,6 +224,8 @@ class Moves:
             if row is None or row.fence != owner.fence:
                 await self._lease.renew(fresh=False)
                 row = self._lease.own.get(name)
+            if entry is None and name in self._forgotten:
+                entry = await self._known_again(name)
             if row is not None and entry is None and row.out_seq > 0:
                 with self._replicas.giving_way([name]):
                     await self._take_over(row)
@@ -239,6 +245,25 @@ class Moves:
         step = "keep a copy of the agent's directory if you need it, and create the agent again"
         log.error("the database does not know this agent", agent=entry.agent_id)
         self._roster.set_aside(entry.agent_id, Corrupt("forked", message, step, file=file))
+        self._forgotten[fleet_id(entry.agent_id)] = entry.agent_id
+
+    async def _known_again(self, name: str) -> AgentEntry | None:
+        """The agent that was set aside, if a later copy of the database has it; None if it is another of that name.
+
+        Made anew from its posts it would do its tasks once more.
+        """
+        posts = await self._database.take({name: 0}, 1)
+        agent_id = self._forgotten.pop(name)
+        error = self._roster.corrupt[agent_id]
+        entry = self._roster.take_up(agent_id)
+        if entry is None or not posts or entry.state.spec.get("req") != posts[0].req:
+            self._roster.set_aside(agent_id, self._roster.corrupt.get(agent_id, error))
+            return None
+        log.info("the database knows this agent again", agent=agent_id)
+        self._supervisor.take_over(entry)
+        for listener in self._roster.listeners:
+            listener(entry)
+        return entry
 
     # -- an agent that has gone ---------------------------------------------------------------------------------
 

@@ -138,8 +138,10 @@ class Taking:
             if own is None:  # created after the last renewal, or moved away since
                 await self._lease.renew(fresh=False)
                 own = self._lease.own.get(post.agent)
+            if own is None or post.agent in self.blocked:
+                continue
             # With records in its mirror it was made before, and is taken over from there.
-            if own is not None and own.out_seq == 0 and own_entry(self._roster, post.agent) is None:
+            if own.out_seq == 0 and own_entry(self._roster, post.agent) is None:
                 wanted.setdefault((own.run_id, own.home), []).append(self._posted(post, own))
         for (run_id, home), agents in wanted.items():
             await self._make(run_id, "" if home == self._host else home, agents)

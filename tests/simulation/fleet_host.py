@@ -134,6 +134,11 @@ class SimSupervisor:
         if cli is not None:
             cli.process.die()
 
+    def take_over(self, entry: AgentEntry) -> None:
+        """As launch.json says it."""
+        cli = self._host.clis.get(entry.agent_id)
+        entry.secret = cli.secret if cli is not None and cli.epoch == entry.state.epoch else None
+
 
 class FleetDaemon:
     """One life of a host's daemon; ``up`` once it answers calls."""
@@ -150,10 +155,10 @@ class FleetDaemon:
         self.session = SimSession(world.model, host.name, self.process)
         self.session.on_request = lambda function: world.trouble.requested(host, self, function)
         view = PublishedView(self.roster, lambda: {"agents": [], "inbox": []})
-        supervisor: Any = SimSupervisor(host, self.roster)
+        self._supervisor: Any = SimSupervisor(host, self.roster)
         ends = KnownEnds(host.place / "fleet.json", str(host.boots))
         self.member = FleetMember(
-            self.session, supervisor, lambda: host.settings, self._facts, verbs={}, view=view, ends=ends
+            self.session, self._supervisor, lambda: host.settings, self._facts, verbs={}, view=view, ends=ends
         )
         self.keeper: asyncio.Task[Any] | None = None
 
@@ -190,8 +195,7 @@ class FleetDaemon:
             self.process.die()
             return
         for entry in self.roster.agents.values():
-            cli = self.host.clis.get(entry.agent_id)
-            entry.secret = cli.secret if cli is not None and cli.epoch == entry.state.epoch else None
+            self._supervisor.take_over(entry)
         self.keeper = asyncio.get_running_loop().create_task(Keeper(self.host, self.roster).keep())
         self.keeper.add_done_callback(self.process.loop.surface, context=contextvars.Context())
         self.member.go_on()

@@ -61,6 +61,7 @@ class FakeSupervisor:
         self.tending: dict[str, object] = {}
         self.launched: list[tuple[str, int]] = []
         self.evicted: list[str] = []
+        self.taken_over: list[str] = []
         self.changed = Signal()
 
     async def launch(self, run: TeamRun, entries: list[AgentEntry]) -> dict:
@@ -95,6 +96,9 @@ class FakeSupervisor:
 
     async def evict(self, entry: AgentEntry) -> None:
         self.evicted.append(entry.agent_id)
+
+    def take_over(self, entry: AgentEntry) -> None:
+        self.taken_over.append(entry.agent_id)
 
 
 @dataclass

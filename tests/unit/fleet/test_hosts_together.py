@@ -504,6 +504,45 @@ async def test_an_agent_that_a_restored_database_does_not_know_is_set_aside_and_
         await until(lambda: "worker-3" in owner.roster.agents)
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+@on_a_loop
+async def test_an_agent_that_a_later_copy_of_the_database_knows_goes_on_with_its_own_logs(tmp_path, mirrored):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, owner = hosts["a"], hosts["b"]
+        before = model.copy()
+        agent_id = await created(home, "b")
+        later = model.copy()
+        await until(lambda: (agent_id, 1) in owner.supervisor.launched)
+        if mirrored:
+            await until(lambda: model.tables.projects["shop"].agents[agent_id].logs["outbox"])
+            later = model.copy()
+        assert bool(later.projects["shop"].agents[agent_id].logs["outbox"]) == mirrored
+        await delivery.enqueue(home.roster, agent_id, task_id="t1", payload=1, req="c:2")
+        await deliver(owner, agent_id, "t1")
+        model.restore(before)
+        await until(lambda: agent_id in owner.roster.corrupt)
+        model.restore(later)
+        await until(lambda: agent_id in owner.roster.agents and not owner.link.holds(owner.entry(agent_id)))
+        assert list(owner.roster.agents) == [agent_id] and not owner.roster.corrupt
+        assert owner.supervisor.taken_over == [agent_id]
+        assert owner.entry(agent_id).state.unfinished, "its CLI works on t1"
+        await until(lambda: home.entry(agent_id).outbox.last_seq == owner.entry(agent_id).outbox.last_seq)
+
+
+@on_a_loop
+async def test_another_agent_of_a_forgotten_name_does_not_go_on_with_the_logs_of_the_first(tmp_path):
+    async with fleet(tmp_path, "a", "b", "c") as (model, hosts):
+        home, owner, other = hosts["a"], hosts["b"], hosts["c"]
+        before = model.copy()
+        await created_and_launched(home, owner)
+        model.restore(before)
+        await until(lambda: "worker" in owner.roster.corrupt)
+        await other.supervisor.team_panes.run_of_fleet("run-1", "")
+        assert await created(other, "b", req="d:1") == "worker"
+        await until(lambda: ("worker@fleet", 1) in owner.supervisor.launched)
+        assert owner.roster.corrupt["worker"].code == "forked"
+
+
 @on_a_loop
 async def test_an_agent_whose_files_and_run_are_gone_is_taken_from_its_mirror_with_its_run(tmp_path):
     async with fleet(tmp_path, "a", "b") as (_, hosts):
