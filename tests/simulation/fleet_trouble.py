@@ -222,9 +222,11 @@ class Trouble:
         host.retired = True
         world.evidence.disk_went_back(host.name)
         host.crash(cut=True, where="for ever", down_s=1e9)
-        await asyncio.sleep(self.chance.random() * 30)
-        world.note(f"{host.name} is given up")
-        world.model.give_up(PROJECT, host.name)
+        try:
+            await asyncio.sleep(self.chance.random() * 30)
+        finally:  # also when the trouble ends meanwhile
+            world.note(f"{host.name} is given up")
+            world.model.give_up(PROJECT, host.name)
 
     async def _older_disk(self, host: SimHost) -> None:
         """A machine comes back with an older copy of its disk."""
