@@ -321,7 +321,7 @@ class Moves:
             return  # this process was stopped for long: the agent has moved on, and its mirror with it
         await self._replicas.drop(name)
         # First: an agent that is here already is not taken over again, and without its run nothing is done with it.
-        await self._supervisor.team_panes.run_of_fleet(row.run_id, "" if row.home == self._host else row.home)
+        await self._supervisor.team_panes.run_of_fleet(row.run_id, row.home)
         config = roster.config()
         await asyncio.to_thread(
             mirrored_logs.take_over, roster.paths, agent_id, inbox, outbox, segment_bytes=config.segment_bytes

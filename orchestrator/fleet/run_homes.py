@@ -69,6 +69,10 @@ class RunHomes:
         home = str(run.file.get("home") or "") if run is not None else ""
         if row is not None and row.home != self._host:
             home = row.home
+        if home == self._host:
+            raise Conflict(
+                "not_home", f"host {home} becomes the home of {run_id}, and has no broadcast yet", "call again"
+            )
         if home:
             raise Conflict(
                 "not_home",
@@ -114,7 +118,7 @@ class RunHomes:
     async def _become_home(self, row: RunHomeRow) -> None:
         run = self._roster.runs.get(row.run_id)
         if run is None:
-            run = await self._supervisor.team_panes.run_of_fleet(row.run_id, "")
+            run = await self._supervisor.team_panes.run_of_fleet(row.run_id, row.home)
         async with self._supervisor.team_panes.placing:
             if (run.file.get("gen") or 1) < row.gen:
                 self._roster.begin_broadcast_anew(run, row.gen)

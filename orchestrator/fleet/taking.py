@@ -33,7 +33,7 @@ UNREADABLE = "its host posted what is no JSON object"
 Refused = Callable[[Post, Mapping[str, Any]], str]
 """Why this host does not take a post about an agent with this spec; "" if it does."""
 Make = Callable[[str, str, list[PostedAgent]], Any]
-"""Makes the agents of one run: run_id, home ("" for this host), agents."""
+"""Makes the agents of one run: run_id, home, agents."""
 
 
 class Taking:
@@ -144,7 +144,7 @@ class Taking:
             if own.out_seq == 0 and own_entry(self._roster, post.agent) is None:
                 wanted.setdefault((own.run_id, own.home), []).append(self._posted(post, own))
         for (run_id, home), agents in wanted.items():
-            await self._make(run_id, "" if home == self._host else home, agents)
+            await self._make(run_id, home, agents)
 
     def _posted(self, post: Post, own: OwnAgent) -> PostedAgent:
         body = post.body or {}

@@ -40,6 +40,7 @@ class FakePanes:
         self.placing = asyncio.Lock()
 
     async def run_of_fleet(self, run_id: str, home: str) -> TeamRun:
+        """As `RunWindows.run_of_fleet`; without ``home`` the run of a master of this host."""
         run = self._roster.runs.get(run_id)
         if run is None:
             self._roster.begin_writing()

@@ -168,15 +168,16 @@ class RunWindows:
     async def run_of_fleet(self, run_id: str, home: str) -> TeamRun:
         """The run of that id with a window here: its own, or a session outside tmux if its home is another host.
 
-        That session is made again if it has ended. ``home`` is the host whose master leads the run; "" for this one.
+        That session is made again if it has ended. ``home`` is the host whose master leads the run. A run that is new
+        here notes it: also this host is the home only once it has written the broadcast (`fleet.run_homes`).
         """
         check_id(run_id, "run_id")  # it comes from another host, and becomes a path
         async with self._making:
             run = self._roster.runs.get(run_id)
-            if run is not None and run.live and not (home and await self._gone(run)):
+            if run is not None and run.live and (self._is_here(home) or not await self._gone(run)):
                 return run
             name = self.session_name(run_id)
-            place = await asyncio.to_thread(self._detached, make=True, name=name, shown=_shown(home))
+            place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._shown(home))
             assert place is not None
             if run is None:
                 return await self._new_run(place, None, run_id, home)
@@ -260,6 +261,14 @@ class RunWindows:
                 return False
             raise
 
+    def _is_here(self, home: str) -> bool:
+        fleet = self._roster.fleet
+        return not home or (fleet is not None and home == fleet.host)
+
+    def _shown(self, home: str) -> Sequence[str]:
+        """The broadcast is written at the home; elsewhere this host's own agents can be shown."""
+        return FOLLOW if self._is_here(home) else WATCH
+
     def lock(self, run: TeamRun) -> asyncio.Lock:
         """The lock for reading and changing the run's panes and our changes to its window."""
         return self._locks.setdefault(run.run_id, asyncio.Lock())
@@ -278,7 +287,7 @@ class RunWindows:
                 return gone
             if gone and now:  # one that was adopted has no session yet
                 name = run.file["session"] or self.session_name(run.run_id)
-                place = await asyncio.to_thread(self._detached, make=True, name=name, shown=_shown(home))
+                place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._shown(home))
                 assert place is not None
                 await self._move(run, place)
             if run.file["agents"].pop(agent_id, None) is not None:
@@ -385,8 +394,3 @@ class RunWindows:
         place = await asyncio.to_thread(self._detached, make=False, name=self.session_name())
         if place is not None:
             await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)
-
-
-def _shown(home: str) -> Sequence[str]:
-    """The broadcast is written at the home; elsewhere this host's own agents can be shown."""
-    return WATCH if home else FOLLOW

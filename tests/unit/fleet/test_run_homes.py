@@ -74,3 +74,25 @@ async def test_a_position_of_another_home_is_refused_also_before_the_first_renew
         assert (refused.value.code, refused.value.facts) == ("cursor_old", {"gen": 1})
         homes.check("run-1", 16, None)
         homes.check("run-1", 0, 2)
+
+
+@on_a_loop
+async def test_a_home_that_died_before_it_had_its_broadcast_takes_no_position_of_another(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        old, new = hosts["a"], hosts["b"]
+        await old.supervisor.team_panes.run_of_fleet("run-1", "")
+        await created(old, "a")
+        new.member.lease.listeners.remove(new.member.homes.beaten)
+        row = await new.database.take_run("run-1", 1)
+        await new.supervisor.team_panes.run_of_fleet("run-1", row.home)
+        await new.crash()
+        model.cut("shop", "b")
+        new.start()
+        await new.join()
+        with pytest.raises(Conflict) as refused:
+            new.member.homes.check("run-1", 16, None)
+        assert refused.value.code == "not_home"
+        model.heal("shop", "b")
+        await until(lambda: new.roster.runs["run-1"].file.get("gen") == 2)
+        await until(lambda: "home" not in new.roster.runs["run-1"].file)
+        new.member.homes.check("run-1", 16, 2)
