@@ -177,7 +177,7 @@ class RunWindows:
             if run is not None and run.live and (self._is_here(home) or not await self._gone(run)):
                 return run
             name = self.session_name(run_id)
-            place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._shown(home))
+            place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._program(home))
             assert place is not None
             if run is None:
                 return await self._new_run(place, None, run_id, home)
@@ -265,7 +265,7 @@ class RunWindows:
         fleet = self._roster.fleet
         return not home or (fleet is not None and home == fleet.host)
 
-    def _shown(self, home: str) -> Sequence[str]:
+    def _program(self, home: str) -> Sequence[str]:
         """The broadcast is written at the home; elsewhere this host's own agents can be shown."""
         return FOLLOW if self._is_here(home) else WATCH
 
@@ -287,7 +287,7 @@ class RunWindows:
                 return gone
             if gone and now:  # one that was adopted has no session yet
                 name = run.file["session"] or self.session_name(run.run_id)
-                place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._shown(home))
+                place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._program(home))
                 assert place is not None
                 await self._move(run, place)
             if run.file["agents"].pop(agent_id, None) is not None:
