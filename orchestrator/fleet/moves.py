@@ -278,9 +278,10 @@ class Moves:
         await self._keep_late(name, entry, fence)
         self._database.tell(owner.host, "moved", [name])  # it reads them after its next renewal
         run = self._roster.runs.get(entry.run_id)
-        self._roster.forget_collected(entry.agent_id)
-        # On the event loop: meanwhile the replica of a home would find the name taken, and get another one.
+        # On the event loop, and first: a replica would find the name taken meanwhile, or after a refusal of the disk,
+        # and get another one.
         mirrored_logs.fence_off(self._roster.paths, entry.agent_id, fence)
+        self._roster.forget_collected(entry.agent_id)
         failpoints.passed("fleet:set-aside")
         if run is not None:
             await self._supervisor.team_panes.end_if_empty(run)

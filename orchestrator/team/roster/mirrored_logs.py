@@ -302,7 +302,7 @@ def drop_replica(paths: Paths, agent_id: str, io: SysIO = REAL) -> None:
 def fence_off(paths: Paths, agent_id: str, fence: int, io: SysIO = REAL) -> Path:
     """Set aside the directory of an agent that has moved to another host; where it is now. Harmless again.
 
-    No log of it may be open. It no longer counts as an agent, and gc removes it when it is old enough.
+    Nothing more may be written to its logs. It no longer counts as an agent, and gc removes it when it is old enough.
     """
     directory = paths.agent_dir(check_id(agent_id, "agent_id"))
     aside = paths.agents / f"{agent_id}.fenced-{fence}"

@@ -18,7 +18,7 @@ from orchestrator.fleet import leases, taking
 from orchestrator.fleet.database_functions import ShipAnswer
 from orchestrator.fleet.settings import FleetSettings
 from orchestrator.team.recovery.verification import verify
-from orchestrator.team.roster import delivery
+from orchestrator.team.roster import delivery, mirrored_logs
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import meta_of
 from orchestrator.team.roster.fleet_link import FleetCreation
@@ -269,6 +269,29 @@ async def test_a_lost_host_gives_its_agent_and_its_task_to_another_and_a_returne
         await until((lost.root / ".agents" / "agents" / f"{agent_id}.fenced-1").is_dir)
         late = await hosts["a"].database.late_lines(agent_id, 0, 99, 1 << 20)
         assert any('"result"' in line.line for line in late)
+
+
+@on_a_loop
+async def test_a_home_whose_disk_refuses_to_set_an_agent_aside_shows_it_under_its_id_later(tmp_path, monkeypatch):
+    """Under another id the broadcast would tell everything of it once more."""
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, new = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(home, home, on_host_lost="move")
+        fence_off, refused = mirrored_logs.fence_off, []
+
+        def refuse_once(*named):
+            if not refused:
+                refused.append(named)
+                raise Environment("disk_full", "the disk is full")
+            return fence_off(*named)
+
+        monkeypatch.setattr(mirrored_logs, "fence_off", refuse_once)
+        model.cut("shop", "a")
+        await until(lambda: (agent_id, 2) in new.supervisor.launched, 60)
+        model.heal("shop", "a")
+        await until(lambda: agent_id in home.roster.replicas)
+        assert refused
+        assert list(home.roster.replicas) == [agent_id]
 
 
 @on_a_loop
