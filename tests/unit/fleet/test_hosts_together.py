@@ -286,8 +286,9 @@ async def test_a_home_whose_disk_refuses_to_set_an_agent_aside_shows_it_under_it
             return fence_off(*named)
 
         monkeypatch.setattr(mirrored_logs, "fence_off", refuse_once)
+        await until(lambda: model.tables.projects["shop"].agents[agent_id].logs["outbox"])
         model.cut("shop", "a")
-        await until(lambda: (agent_id, 2) in new.supervisor.launched, 60)
+        await until(lambda: (agent_id, 2) in new.supervisor.launched)
         model.heal("shop", "a")
         await until(lambda: agent_id in home.roster.replicas)
         assert refused
