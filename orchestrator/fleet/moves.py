@@ -246,6 +246,7 @@ class Moves:
         log.error("the database does not know this agent", agent=entry.agent_id)
         self._roster.set_aside(entry.agent_id, Corrupt("forked", message, step, file=file))
         self._forgotten[fleet_id(entry.agent_id)] = entry.agent_id
+        self._shipping.forget(fleet_id(entry.agent_id))  # if it comes back, it is compared with its mirror anew
 
     async def _known_again(self, name: str) -> AgentEntry | None:
         """The agent that was set aside, if a later copy of the database has it; None if it is another of that name.
