@@ -63,7 +63,8 @@ class RunHomes:
     def check(self, run_id: str, since_seq: int, gen: int | None) -> None:
         """Raise Conflict ``not_home`` at another host than the run's home, ``cursor_old`` for an older broadcast.
 
-        A new home counts only once its broadcast is written: until then it has that of its own agents alone.
+        A new home counts only once its broadcast is written: until then it has an older one, that of its own agents
+        alone, or a new one under the number of the older.
         """
         row, run = self._rows.get(run_id), self._roster.runs.get(run_id)
         home = str(run.file.get("home") or "") if run is not None else ""
@@ -121,6 +122,8 @@ class RunHomes:
             run = await self._supervisor.team_panes.run_of_fleet(row.run_id, row.home)
         async with self._supervisor.team_panes.placing:
             if (run.file.get("gen") or 1) < row.gen:
+                # Until both are written: also after a crash no position of the former broadcast may be taken.
+                await _saved(run, run.file | {"home": row.home})
                 self._roster.begin_broadcast_anew(run, row.gen)
                 failpoints.passed("fleet:broadcast-anew")
             await _saved(run, {key: value for key, value in run.file.items() if key != "home"} | {"gen": row.gen})

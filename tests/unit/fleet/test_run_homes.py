@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Environment
 from orchestrator.journal import segments
 from orchestrator.team.roster import delivery
@@ -96,3 +97,34 @@ async def test_a_home_that_died_before_it_had_its_broadcast_takes_no_position_of
         await until(lambda: new.roster.runs["run-1"].file.get("gen") == 2)
         await until(lambda: "home" not in new.roster.runs["run-1"].file)
         new.member.homes.check("run-1", 16, 2)
+
+
+@on_a_loop
+async def test_a_home_that_died_before_its_broadcast_had_a_number_takes_no_position_of_the_former(
+    tmp_path, monkeypatch
+):
+    def die(step):
+        if step == "fleet:broadcast-anew":
+            raise Environment("io_failed", "it dies")
+
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        home, other = hosts["a"], hosts["b"]
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        await created(home, "a")
+        home.member.lease.listeners.remove(home.member.homes.beaten)
+        await other.database.take_run("run-1", 1)
+        home.member.homes.check("run-1", 1, None)
+        with monkeypatch.context() as dying:
+            dying.setattr(failpoints, "passed", die)
+            with pytest.raises(Environment):
+                await home.member.homes.take("run-1")
+        await home.crash()
+        model.cut("shop", "a")
+        home.start()
+        await home.join()
+        with pytest.raises(Conflict) as refused:
+            home.member.homes.check("run-1", 1, None)
+        assert refused.value.code == "not_home"
+        model.heal("shop", "a")
+        await until(lambda: home.roster.runs["run-1"].file.get("gen") == 3)
+        home.member.homes.check("run-1", 1, 3)
