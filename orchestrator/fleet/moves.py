@@ -322,6 +322,7 @@ class Moves:
         if owner is None or (owner.host, owner.fence) != (self._host, row.fence):
             return  # this process was stopped for long: the agent has moved on, and its mirror with it
         await self._replicas.drop(name)
+        roster.checkpoints.forget(agent_id)  # a crash may have left that of an earlier time here
         # First: an agent that is here already is not taken over again, and without its run nothing is done with it.
         await self._supervisor.team_panes.run_of_fleet(row.run_id, row.home)
         config = roster.config()
