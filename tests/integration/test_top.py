@@ -1,12 +1,16 @@
 """`orchestrator top` in a real tmux, over a real team: widths, keys, a dead daemon, kill -9, a pane to go to."""
 
+import itertools
 import json
 import os
 import re
 import shlex
 import signal
+import struct
 import sys
+from fcntl import ioctl
 from pathlib import Path
+from termios import TIOCSWINSZ
 
 import pytest
 
@@ -134,6 +138,17 @@ def test_a_top_that_is_killed_leaves_nothing_and_the_team_works_on(team):
     until(lambda: top.server.show(top.pane, "#{pane_dead}") == "1")
     assert [command for command in team.processes().values() if command.endswith(" top ")] == []
     assert asked(team, "status")["live"]
+
+
+def test_top_ends_when_its_terminal_is_lost_while_nobody_reads_what_it_draws(team):
+    """Textual would wait for ever for its thread that writes: for a popup of a tmux that is killed."""
+    with Human(team, "top") as human:
+        human.see("2 agents")
+        widths = itertools.count(100)
+        until(lambda: ioctl(human.fd, TIOCSWINSZ, struct.pack("4H", 50, width := next(widths), 0, 0)) and width > 160)
+        [pid] = [pid for pid, command in team.processes().items() if re.fullmatch(r"\S*python\S* .* top ", command)]
+        human.hang_up()
+        until(lambda: not alive(pid))
 
 
 class Person:

@@ -59,7 +59,13 @@ class Human:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         until(lambda: not alive(pid))
-        os.close(self.fd)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the terminal, as when its window or its connection is gone; harmless twice."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
     def see(self, text: str) -> str:
         """Wait until the terminal shows that; all it has shown so far."""

@@ -29,6 +29,8 @@ from orchestrator.faces.top.top_face import TopFace
 from orchestrator.faces.top.way_back import unbind_command
 
 FOLLOW_S = 60.0
+WRITER_THREAD = "textual-output"
+"""Textual's thread that writes to the terminal. It ends once the terminal is gone; Textual waits for it for ever then."""
 
 
 class SnapshotSource(Protocol):
@@ -145,9 +147,21 @@ def run_top(
     with contextlib.suppress(AttributeError, ValueError):  # a locale without a letter must not end the display
         codecs.register_error("stand-ins", _stand_ins)
         sys.__stderr__.reconfigure(errors="stand-ins")  # type: ignore[union-attr]  # it is a text stream of ours
+
+    def unbind() -> None:
+        for socket, table in face.key_tables:
+            requests.run_quietly(unbind_command(socket, table))
+
+    def thread_failed(failure: threading.ExceptHookArgs) -> None:
+        if failure.thread is None or failure.thread.name != WRITER_THREAD:
+            threading.__excepthook__(failure)
+            return
+        unbind()
+        os._exit(128 + signal.SIGHUP)
+
+    threading.excepthook = thread_failed
     with SnapshotClient(place, face="top", answers=True) as source:
         source.wait(0, 0.3)
         TopApp(face, source, bindings).run()
-    for socket, table in face.key_tables:
-        requests.run_quietly(unbind_command(socket, table))
+    unbind()
     requests.close()
