@@ -30,7 +30,7 @@ from orchestrator.faces.top.way_back import unbind_command
 
 FOLLOW_S = 60.0
 WRITER_THREAD = "textual-output"
-"""Textual's thread that writes to the terminal. It ends once the terminal is gone, and Textual waits for it for ever."""
+"""Textual's thread that writes to the terminal. It ends with it, and Textual waits for it for ever."""
 
 
 class SnapshotSource(Protocol):
