@@ -30,7 +30,7 @@ from orchestrator.team.wake.parking import HookChannel, HookEvent
 
 log = structlog.get_logger()
 
-NEWS = TERMINAL | {"failed", "blocked", "stalled", "exited"}
+NEWS = TERMINAL | {"failed", "blocked", "stalled", "exited", "late"}
 """Records that wake a master; it reads other records when it looks."""
 LOOK_EVERY_S = 2.0
 HOLD_S = 12 * 3600.0
@@ -197,7 +197,8 @@ def wants_out(row: Engine, screen: Screen) -> bool:
 
 def news_message(run_id: str, since: int, news: dict[str, Any]) -> str:
     """The message that wakes a master: where to read, and one example; never an agent's own text."""
-    what = f"{news['type']} of task {news['task_id']}" if news.get("task_id") else str(news["type"])
+    kind = "a late end" if news["type"] == "late" else str(news["type"])
+    what = f"{kind} of task {news['task_id']}" if news.get("task_id") else kind
     return (
         f"Your team has news: agent {news['agent_id']}: {what}. "
         f'Call broadcast_read with since_seq={since} and run_id="{run_id}", then continue.'

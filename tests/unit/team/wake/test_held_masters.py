@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.core import supervision
 from orchestrator.core.connection import ConnectionOrigin
+from orchestrator.core.fleet_rules import LateEnd, late_end
 from orchestrator.core.screens import Screen
 from orchestrator.engines.table import ENGINES
 from orchestrator.team.roster import delivery
@@ -118,6 +119,20 @@ async def test_a_master_whose_team_works_is_held_and_told_the_first_news(scene):
         assert word in reason
     assert "said" not in reason
     assert len(reason) <= 500
+
+
+async def test_a_late_end_wakes_for_the_master_may_cancel_what_is_done_again(scene):
+    await scene.enqueue()
+    line = await scene.tell()
+    scene.entry.state.owners["1"] = "b"
+    late = LateEnd(1, "b", "t-1", "result", "done")
+    seen = scene.entry.inbox.visible_seq
+    await scene.team.roster.commit(
+        scene.entry, late_end(scene.entry.state, late, fence=2, visible_inbox=seen, at="2026-01-01T00:00:00Z")
+    )
+    await scene.team.clock.advance(0.1)
+    assert line.said == "wake"
+    assert "a1: a late end of task t-1." in line.words[0]["reason"]
 
 
 async def test_what_ended_before_the_turn_did_wakes_at_once_and_only_once(scene):
