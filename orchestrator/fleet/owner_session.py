@@ -30,7 +30,9 @@ def session(dsn: str) -> Iterator[Session]:
     if parts.get("host") and (fault := tls_missing(dsn)):
         raise Environment("tls_required", fault, TLS_STEP)
     try:
-        connection = psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_S, application_name="orchestrator")
+        connection = psycopg.connect(
+            dsn, autocommit=True, connect_timeout=CONNECT_S, application_name="orchestrator", client_encoding="UTF8"
+        )
     except psycopg.Error as error:
         raise connection_error(error, dsn) from None
     try:

@@ -169,7 +169,7 @@ class ServerConnection:
             parameters = {name: value for name, value in PARAMETERS.items() if name not in given}
             # Not that of PGHOSTADDR or a service: it would be another server than the DSN names.
             parameters["hostaddr"] = str(given.get("hostaddr") or "")
-            parameters["application_name"] = f"orchestrator {self._purpose}"
+            parameters |= {"application_name": f"orchestrator {self._purpose}", "client_encoding": "UTF8"}
             connection = await psycopg.AsyncConnection.connect(
                 make_conninfo(self._dsn, **parameters), autocommit=True
             )
@@ -181,7 +181,9 @@ class ServerConnection:
             check_reached(connection.info, connection.pgconn.info)
             cursor = await connection.execute(
                 "select pg_backend_pid(), set_config('statement_timeout', %s, false),"
-                " set_config('synchronous_commit', %s, false)",
+                " set_config('synchronous_commit', %s, false), set_config('datestyle', 'ISO', false),"
+                # The functions wait for a lock and then read what its holder has committed.
+                " set_config('default_transaction_isolation', 'read committed', false)",
                 [f"{STATEMENT_S}s", "on" if self._synchronous else "off"],
             )
             ((serving, *_),) = await cursor.fetchall()

@@ -121,6 +121,31 @@ async def code_of(work) -> str:
 # -- every function --------------------------------------------------------------------------------------------------
 
 
+async def test_what_others_have_set_for_a_role_or_a_process_changes_nothing(fleet_server, monkeypatch):
+    hosts, settings = Hosts(fleet_server), (
+        "default_transaction_isolation = 'serializable'", "client_encoding = 'LATIN1'", "DateStyle = 'German'",
+        "IntervalStyle = 'sql_standard'", "TimeZone = 'Asia/Kathmandu'", "search_path = 'pg_catalog'",
+        "synchronous_commit = 'off'", "bytea_output = 'escape'", "extra_float_digits = 0",
+    )  # fmt: skip
+    for dsn in hosts.dsn.values():
+        role = psycopg.conninfo.conninfo_to_dict(dsn)["user"]
+        for setting in settings:
+            fleet_server.owner.execute(f'alter role "{role}" set {setting}')
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    monkeypatch.setenv("PGOPTIONS", "-c default_transaction_isolation=repeatable\\ read")
+    async with hosts:
+        a, b, body = hosts.connections["a"], hosts.connections["b"], BODIES["wide"]
+        agent = await hosts.agent()
+        await a.post(NewPost(agent, "task", "q2", body, "t1", 5))
+        posts = await b.take({agent: 1})
+        assert [(post.task_id, post.body) for post in posts] == [("t1", body)]
+        assert posts[0].at.endswith("Z")
+        beat = await hosts.beat("b")
+        assert all(row.lease_left_s > 0 for row in beat.hosts)
+        for connection in (a._work, a._ship, a._notify):
+            assert await connection.call("show default_transaction_isolation") == [("read committed",)]
+
+
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_every_function_carries_what_it_is_given(fleet_server, body):
     async with Hosts(fleet_server) as hosts:
