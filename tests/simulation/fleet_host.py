@@ -156,7 +156,7 @@ class FleetDaemon:
         self.session.on_request = lambda function: world.trouble.requested(host, self, function)
         view = PublishedView(self.roster, lambda: {"agents": [], "inbox": []})
         self._supervisor: Any = SimSupervisor(host, self.roster)
-        ends = KnownEnds(host.place / "fleet.json", str(host.boots))
+        ends = KnownEnds(host.place / "fleet.json", f"{host.label} {host.boots}")
         self.member = FleetMember(
             self.session, self._supervisor, lambda: host.settings, self._facts, verbs={}, view=view, ends=ends
         )
