@@ -28,7 +28,7 @@ ANY = "any"
 KEPT_WITHIN_S = 5.0
 """Longest time that a terminal event waits for its ship; then it is answered as provisional."""
 PLACES = {
-    "host_unknown": "no host of the fleet is called so",
+    "host_unknown": "the fleet has no host of this name",
     "host_away": "the host does not renew its lease",
     "host_draining": "the host takes no new agents: it is drained",
     "engine_missing": "it cannot start this engine, for the engine's program or tmux is missing there",
