@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Environment
+from orchestrator.fleet import run_homes
 from orchestrator.journal import segments
 from orchestrator.team.roster import delivery
 from tests.unit.fleet.test_hosts_together import created, deliver, fleet, on_a_loop, report, until
@@ -77,15 +78,34 @@ async def test_a_position_of_another_home_is_refused_also_before_the_first_renew
         homes.check("run-1", 0, 2)
 
 
+async def _die(*_):
+    raise Environment("io_failed", "it dies")
+
+
+@pytest.mark.parametrize("made_for", ["the home", "a new agent", "an agent that moves here"])
 @on_a_loop
-async def test_a_home_that_died_before_it_had_its_broadcast_takes_no_position_of_another(tmp_path):
-    async with fleet(tmp_path, "a", "b") as (model, hosts):
-        old, new = hosts["a"], hosts["b"]
+async def test_a_home_that_died_before_it_had_its_broadcast_takes_no_position_of_another(
+    tmp_path, monkeypatch, made_for
+):
+    async with fleet(tmp_path, "a", "b", "c") as (model, hosts):
+        old, new, lost = hosts["a"], hosts["b"], hosts["c"]
         await old.supervisor.team_panes.run_of_fleet("run-1", "")
-        await created(old, "a")
+        agent_id = await created(old, "c", on_host_lost="move")
+        await until(lambda: old.entry(agent_id).state.life == "starting")
         new.member.lease.listeners.remove(new.member.homes.beaten)
-        row = await new.database.take_run("run-1", 1)
-        await new.supervisor.team_panes.run_of_fleet("run-1", row.home)
+        if made_for == "the home":
+            with monkeypatch.context() as dying:
+                dying.setattr(run_homes, "_saved", _die)
+                with pytest.raises(Environment):
+                    await new.member.homes.take("run-1")
+        else:
+            await new.database.take_run("run-1", 1)
+        if made_for == "a new agent":
+            await created(new, "b", req="d:1")
+        elif made_for == "an agent that moves here":
+            model.drain("shop", "a")
+            await lost.crash()
+        await until(lambda: "run-1" in new.roster.runs and (made_for == "the home" or new.supervisor.launched))
         await new.crash()
         model.cut("shop", "b")
         new.start()
