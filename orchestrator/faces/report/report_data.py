@@ -230,6 +230,7 @@ def _agent(agent: AgentRecords, lane: Lane, usage: Figures | None, last: str) ->
         "engine": lane.engine,
         "role": lane.role,
         "model": one_line(str(agent.spec.get("model") or ""), timelines.TITLE),
+        "hosts": _hosts(agent),
         "deleted_at": lane.deleted,
         "launches": [asdict(life) for life in lane.lives],
         "finished": {outcome: ends[outcome] for outcome in ("result", "error", "canceled")},
@@ -237,6 +238,14 @@ def _agent(agent: AgentRecords, lane: Lane, usage: Figures | None, last: str) ->
         "waited_s": waited_s(lane, last),
         "usage": usage,
     }
+
+
+def _hosts(agent: AgentRecords) -> list[str]:
+    """The hosts of a fleet that the agent ran on, in order; empty for an agent of this host alone."""
+    member = agent.spec.get("fleet")
+    first = member.get("host") if isinstance(member, dict) else None
+    later = [record.get("host") for record in agent.outbox if record["type"] == "restarted"]
+    return list(dict.fromkeys(one_line(str(host), timelines.TITLE) for host in (first, *later) if host))
 
 
 _RUN = ("kind", "id", "status", "began", "ended", "done", "failed", "total", "waves", "cost_usd")

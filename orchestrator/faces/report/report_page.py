@@ -150,7 +150,8 @@ def _failures(tasks: list[dict[str, Any]], ids: dict[tuple[str, str], str]) -> I
 
 def _agents(agents: list[dict[str, Any]]) -> Iterator[str]:
     yield "<h2>Agents</h2>"
-    rows = [
+    heads: tuple[str, ...]
+    rows: list[tuple[object, ...]] = [
         (
             agent["name"] if agent["name"] == agent["agent_id"] else f"{agent['name']} ({agent['agent_id']})",
             agent["role"],
@@ -165,6 +166,9 @@ def _agents(agents: list[dict[str, Any]]) -> Iterator[str]:
         for agent in agents
     ]
     heads = ("agent", "role", "engine", "tasks", "work", "waited", "launches", "tokens and cost", "worktree now")
+    if any(agent["hosts"] for agent in agents):
+        heads = (heads[0], "hosts", *heads[1:])
+        rows = [(row[0], ", then ".join(agent["hosts"]), *row[1:]) for agent, row in zip(agents, rows, strict=True)]
     yield from _table(heads, rows, "This run has no agents.")
 
 

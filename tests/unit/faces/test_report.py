@@ -93,6 +93,19 @@ def test_the_page_has_each_task_with_request_attempts_outcome_and_result(files):
     assert set(re.findall(r'href="#([^"]+)"', page)) <= ids
 
 
+def test_the_hosts_of_agents_are_shown_in_their_order_if_the_run_has_any(files):
+    history(files)
+    assert ">hosts<" not in html(made(files))
+    member = {"project": "shop", "agent": "w1", "home": "a", "host": "box-1", "fence": 1}
+    agent = files.agent("w1", 1, fleet=member)
+    agent.out("restarted", 95, reason="lost", epoch=2, fence=2, host="<b>", placed={})
+    agent.out("restarted", 99, reason="exited", epoch=3)
+    report = made(files)
+    assert [row["hosts"] for row in report.values["agents"]] == [[], ["box-1", "<b>"]]
+    assert ">hosts<" in html(report)
+    assert "box-1, then &lt;b&gt;" in html(report)
+
+
 def test_nothing_is_loaded_and_nothing_runs(files):
     history(files)
     page = html(made(files))
