@@ -91,12 +91,14 @@ class KnownRun(NamedTuple):
     """The cached facts of a run's broadcast: ``refs`` and ``born`` at the cached position.
 
     ``lasting``: everything before the position was on the disk, so a log that ends before it has lost records.
+    ``gen`` is that of run.json then: which of the run's broadcasts it was.
     """
 
     refs: dict[str, int]
     born: str
     position: Position
     lasting: bool
+    gen: int | None
 
 
 def digest(agent_id: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -139,6 +141,8 @@ def open_run(
     from orchestrator.journal.log import Journal  # noqa: PLC0415  (the command line, which only reads, does without asyncio)
 
     path = paths.broadcast(run_id)
+    if known is not None and known.gen != file.get("gen"):
+        known = None  # of a former broadcast; a power cut brings it back, for the cache is not synced
     refs = dict(known.refs) if known else {}
     first = [known.born] if known else []
 
@@ -163,7 +167,8 @@ def open_run(
         run = open_run(paths, run_id, file, syncer, durability, clean=clean, segment_bytes=segment_bytes)
         assert known is not None
         if (
-            known.lasting
+            not file.get("home")  # else this host may have died while it set the former broadcast aside
+            and known.lasting
             and durability == "fsync"
             and run.born == known.born
             and run.journal.last_seq < known.position.seq

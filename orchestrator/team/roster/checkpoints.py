@@ -158,9 +158,9 @@ class Checkpoints:
     def run(self, run_id: str) -> KnownRun | None:
         """The run's checkpoint; None if there is none that can be trusted."""
         body = self._body(_run(run_id))
-        return (
-            None if body is None else KnownRun(body["refs"], body["born"], Position(*body["mark"]), body["lasting"])
-        )
+        if body is None:
+            return None
+        return KnownRun(body["refs"], body["born"], Position(*body["mark"]), body["lasting"], body["gen"])
 
     def _body(self, owner: str) -> dict[str, Any] | None:
         if self._cache is None:
@@ -352,7 +352,9 @@ class Checkpoints:
         what, lasting = owner.what, self._durability() == "fsync"
         if isinstance(what, TeamRun):
             logs = {"broadcast": what.journal}
-            about: dict[str, Any] = {"refs": what.refs, "born": what.born, "mark": what.journal.end()}
+            about: dict[str, Any] = {
+                "refs": what.refs, "born": what.born, "mark": what.journal.end(), "gen": what.file.get("gen"),
+            }  # fmt: skip
             finished: dict[str, state.Finished] = {}
             ended = None
         else:

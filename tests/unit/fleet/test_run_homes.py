@@ -6,8 +6,10 @@ import pytest
 
 from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Environment
+from orchestrator.config.keys import Config
 from orchestrator.fleet import run_homes
 from orchestrator.journal import segments
+from orchestrator.journal.syscalls import REAL
 from orchestrator.team.roster import delivery
 from tests.unit.fleet.test_hosts_together import created, deliver, fleet, on_a_loop, report, until
 
@@ -148,3 +150,45 @@ async def test_a_home_that_died_before_its_broadcast_had_a_number_takes_no_posit
         model.heal("shop", "a")
         await until(lambda: home.roster.runs["run-1"].file.get("gen") == 3)
         home.member.homes.check("run-1", 1, 3)
+
+
+@on_a_loop
+async def test_a_home_that_died_while_it_set_the_former_broadcast_aside_goes_on(tmp_path, monkeypatch):
+    """Of several segments some are left then, and the checkpoint in the cache knows of more."""
+    whole, renamed = REAL.rename, []
+
+    def die(source, target):
+        if ".before-" in target.name:
+            renamed.append(target)
+            if len(renamed) == 2:
+                raise OSError(errno.EIO, "it dies")
+        whole(source, target)
+
+    async with fleet(tmp_path, "a", "b") as (_model, hosts):
+        home, other = hosts["a"], hosts["b"]
+        home.config = Config(segment_bytes=4096)
+        await home.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(home, "a")
+        await until(lambda: (agent_id, 1) in home.supervisor.launched)
+        await home.stop()
+        home.start()
+        await home.join()
+        for n in range(20):
+            await delivery.enqueue(home.roster, agent_id, task_id=f"t{n}", payload=1, req=f"c:t{n}")
+            await deliver(home, agent_id, f"t{n}")
+            await report(home, agent_id, f"t{n}", payload="x" * 400)
+        await home.roster.flush()
+        assert home.roster.checkpoints.run("run-1").position.seq == home.roster.runs["run-1"].journal.last_seq
+        home.member.lease.listeners.remove(home.member.homes.beaten)
+        await other.database.take_run("run-1", 1)
+        with monkeypatch.context() as dying:
+            dying.setattr(REAL, "rename", die)
+            with pytest.raises(Environment):
+                await home.member.homes.take("run-1")
+        await home.crash()
+        home.start()
+        assert not home.roster.corrupt
+        await home.join()
+        await until(lambda: home.roster.runs["run-1"].file.get("gen") == 3)
+        records = home.roster.runs["run-1"].journal.tail(99, 1 << 20)
+        assert [r["task_id"] for r in records if r["type"] == "result"] == [f"t{n}" for n in range(20)]

@@ -405,6 +405,39 @@ async def test_a_broadcast_that_lost_records_is_said_plainly(tmp_path):
     team.close()
 
 
+@pytest.mark.parametrize(
+    ("known", "now", "trusted"),
+    [
+        ({}, {}, False),
+        ({"gen": 2}, {"gen": 2}, False),
+        ({}, {"gen": 2}, True),  # another broadcast: a power cut has brought back the checkpoint of the former one
+        (
+            {"gen": 2},
+            {"gen": 2, "home": "b"},
+            True,
+        ),  # not the run's broadcast, or not for long: see `fleet.run_homes`
+    ],
+)
+async def test_a_broadcast_that_is_begun_anew_has_lost_no_records(tmp_path, known, now, trusted):
+    team = Team(tmp_path)
+    await team.agent()
+    await work(team, ["t1", "t2"])
+    run = team.roster.runs["run-1"]
+    run.file |= known
+    run.save()
+    await ended(team)
+    path = tmp_path / ".agents/run/run-1/broadcast.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    run.file |= now
+    run.save()
+    team = Team(tmp_path).load(clean=True)
+    assert ("run-1" not in team.roster.corrupt) == trusted
+    if trusted:
+        assert path.read_bytes().count(b"\n") == len(lines)
+    team.close()
+
+
 async def test_with_durability_os_lost_records_are_lost_and_the_rest_goes_on(tmp_path):
     await cut(tmp_path, "agents/a1/inbox.jsonl", "os")
     team = Team(tmp_path, durability="os").load()
