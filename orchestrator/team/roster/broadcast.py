@@ -19,7 +19,8 @@ from orchestrator.base.errors import Corrupt, Environment, OrchestratorError
 from orchestrator.core.record_types import BROADCAST_PAYLOAD_BYTES, BROADCAST_TYPES
 from orchestrator.journal.log_reader import place
 from orchestrator.journal.positions import Position, WrongPosition
-from orchestrator.journal.project_files import Paths, check_id, make_dir, read_json, replace
+from orchestrator.journal.project_files import Paths, check_id, failure, make_dir, read_json, replace
+from orchestrator.journal.syscalls import REAL
 from orchestrator.trust.provenance import Provenance
 from orchestrator.trust.seals import KEY
 
@@ -208,6 +209,7 @@ def new_run(
     run = None
     try:
         make_dir(directory)
+        _make_lasting(paths.runs)
         run = open_run(paths, run_id, file, syncer, durability, clean=True, segment_bytes=segment_bytes)
         run.save()
     except OrchestratorError:
@@ -219,6 +221,17 @@ def new_run(
             directory.rmdir()
         raise
     return run
+
+
+def _make_lasting(runs: Path) -> None:
+    """Sync the names of the runs: a daemon may have died when it had made this run's directory, before it did.
+
+    After a power cut the run would be gone. A run of a fleet has the same id when it is made again.
+    """
+    try:
+        REAL.fsync_dir(runs)
+    except OSError as error:
+        raise failure(runs, error) from error
 
 
 def open_runs(

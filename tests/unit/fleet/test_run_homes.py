@@ -192,3 +192,18 @@ async def test_a_home_that_died_while_it_set_the_former_broadcast_aside_goes_on(
         await until(lambda: home.roster.runs["run-1"].file.get("gen") == 3)
         records = home.roster.runs["run-1"].journal.tail(99, 1 << 20)
         assert [r["task_id"] for r in records if r["type"] == "result"] == [f"t{n}" for n in range(20)]
+
+
+@on_a_loop
+async def test_a_run_whose_directory_a_dying_daemon_has_left_is_made_lasting(tmp_path, monkeypatch):
+    async with fleet(tmp_path, "a") as (_, hosts):
+        paths, synced, whole = hosts["a"].roster.paths, [], REAL.fsync_dir
+
+        def sync(path):
+            whole(path)
+            synced.append(path)
+
+        paths.run_dir("run-1").mkdir(parents=True)
+        monkeypatch.setattr(REAL, "fsync_dir", sync)
+        await hosts["a"].supervisor.team_panes.run_of_fleet("run-1", "a")
+        assert paths.runs in synced
