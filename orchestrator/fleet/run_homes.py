@@ -33,6 +33,7 @@ class RunHomes:
         self._roster: Roster = supervisor.roster
         self._host = host
         self._rows: dict[str, RunHomeRow] = {}
+        self._source = ("", 0)  # incarnation and timeline of the database
         self._under_way: dict[str, None] = {}
         self._tasks = BackgroundTasks()
 
@@ -42,8 +43,11 @@ class RunHomes:
 
     def beaten(self, beat: Beat) -> None:
         """Learn the homes, and carry out what has changed."""
-        self._rows = {row.run_id: row for row in beat.runs}
-        for row in beat.runs:
+        former = self._rows if self._source == (beat.incarnation, beat.timeline) else {}
+        self._source = beat.incarnation, beat.timeline
+        # An older row was read before this host took the run; only another copy of the database takes that back.
+        self._rows = {row.run_id: max(row, former.get(row.run_id, row), key=lambda one: one.gen) for row in beat.runs}
+        for row in self._rows.values():
             run = self._roster.runs.get(row.run_id)
             here = row.home == self._host
             if run is None:
@@ -101,6 +105,7 @@ class RunHomes:
             if row.gen == known:
                 raise BadRequest("unknown_run", f"run {run_id} has no agent in the fleet")
             known = row.gen
+        self._rows[run_id] = row
         failpoints.passed("fleet:run-taken")
         await self._become_home(row)
         return {"run_id": run_id, "home": row.home, "gen": row.gen}

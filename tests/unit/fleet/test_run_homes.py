@@ -1,6 +1,7 @@
 """A host becomes the home of a run though its disk refuses or its daemon dies: what callers learn, what is kept."""
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from orchestrator.base import failpoints
 from orchestrator.base.errors import Conflict, Environment
 from orchestrator.config.keys import Config
 from orchestrator.fleet import run_homes
+from orchestrator.fleet.fleet_agent_ids import local_id
 from orchestrator.journal import segments
 from orchestrator.journal.syscalls import REAL
 from orchestrator.team.roster import delivery
@@ -207,3 +209,32 @@ async def test_a_run_whose_directory_a_dying_daemon_has_left_is_made_lasting(tmp
         monkeypatch.setattr(REAL, "fsync_dir", sync)
         await hosts["a"].supervisor.team_panes.run_of_fleet("run-1", "a")
         assert paths.runs in synced
+
+
+@on_a_loop
+async def test_a_renewal_that_was_asked_for_before_the_run_was_taken_does_not_take_it_back(tmp_path):
+    async with fleet(tmp_path, "a", "b") as (_, hosts):
+        old, new = hosts["a"], hosts["b"]
+        await old.supervisor.team_panes.run_of_fleet("run-1", "")
+        agent_id = await created(old, "b")
+        await until(lambda: (agent_id, 1) in new.supervisor.launched)
+        await new.member.homes.take("run-1")
+        await old.member.homes.take("run-1")
+        before = await new.member.lease.renew(fresh=False)
+        assert [(row.home, row.gen) for row in before.runs] == [("a", 3)]
+        await new.member.homes.take("run-1")
+        new.member.homes.beaten(before)
+        new.member.homes.check("run-1", 1, 4)
+        new.member.homes.beaten(replace(before, timeline=before.timeline + 1))
+        with pytest.raises(Conflict):  # the database was restored to before the taking
+            new.member.homes.check("run-1", 1, 4)
+
+
+@on_a_loop
+async def test_an_agent_keeps_the_id_under_which_the_broadcast_tells_of_it(tmp_path):
+    async with fleet(tmp_path, "a") as (_, hosts):
+        roster = hosts["a"].roster
+        run = await hosts["a"].supervisor.team_panes.run_of_fleet("run-1", "")
+        assert local_id(roster, "worker") == "worker"
+        run.refs["worker@fleet"] = 3
+        assert local_id(roster, "worker") == "worker@fleet"
