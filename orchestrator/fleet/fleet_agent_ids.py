@@ -18,6 +18,8 @@ def local_id(roster: Roster, name: str) -> str:
     for known in (name, name + SUFFIX):
         if known in roster.replicas or (known in roster.agents and roster.agents[known].state.fleet):
             return known
+    if any(name + SUFFIX in run.refs for run in roster.runs.values()):
+        return name + SUFFIX  # the broadcast tells of it so
     taken = name in roster.agents or name in roster.corrupt or roster.paths.agent_dir(name).exists()
     return name + SUFFIX if taken else name
 
