@@ -56,8 +56,11 @@ KINDS: dict[str, str] = {
 }
 """Kind of violation -> its meaning, in one clause; docs/recovery.md lists them all."""
 
-RESTORED_GAP = 900_000
-"""A gap of at least this many posts follows a restore of the database, which raises the next number by a million."""
+RESTORED_GAP = 10_000
+"""A gap of at least this many posts follows a restore of the database.
+
+It raises the next number by a million, and at least to the microseconds of now: two restores may come in one second.
+"""
 MAX_RESTARTS, WINDOW_S = 3, 600.0  # of agents that were made before the keys were
 _OF_LIFE = frozenset({"exited", "restarted", "failed", "stopped", "deleted", "ready"})
 NEEDS_ALL = frozenset(

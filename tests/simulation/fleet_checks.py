@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from orchestrator.base.final_states import TERMINAL
-from orchestrator.core.invariants import Violation
+from orchestrator.core.invariants import RESTORED_GAP, Violation
 from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
 from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
 from orchestrator.journal.log_reader import read_all
@@ -26,7 +26,6 @@ from orchestrator.team.roster.roster import Roster
 from tests.simulation.fleet_actors import RUN
 from tests.support.fleet_model import Step
 from tests.support.fleet_rows import Agent, Project
-from tests.support.fleet_rules import NUMBERS_SKIPPED
 
 if TYPE_CHECKING:
     from tests.simulation.fleet_world import FleetWorld
@@ -156,7 +155,7 @@ def check_mirror(name: str, agent: Agent, timelines: int) -> None:
 def _check_number(name: str, what: str, number: int, last: int, timelines: int) -> None:
     """One after the last; a restored database goes on far behind, and may have forgotten the last numbers."""
     gap = number - last - 1
-    skipped = timelines > 1 and gap > NUMBERS_SKIPPED // 2
+    skipped = timelines > 1 and gap >= RESTORED_GAP
     assert gap == 0 or skipped, f"{name}: {what} {number} follows {last}"
 
 
