@@ -46,7 +46,7 @@ class RunHomes:
         former = self._rows if self._source == (beat.incarnation, beat.timeline) else {}
         self._source = beat.incarnation, beat.timeline
         # An older row was read before this host took the run; only another copy of the database takes that back.
-        self._rows = {row.run_id: max(row, former.get(row.run_id, row), key=lambda one: one.gen) for row in beat.runs}
+        self._rows = {row.run_id: _newer(row, former.get(row.run_id)) for row in beat.runs}
         for row in self._rows.values():
             run = self._roster.runs.get(row.run_id)
             here = row.home == self._host
@@ -140,6 +140,10 @@ class RunHomes:
         if run is not None and run.file.get("home") != row.home:
             await _saved(run, run.file | {"home": row.home, "gen": row.gen, "master": None})
             log.warning("another host is the home of a run now", run=row.run_id, home=row.home)
+
+
+def _newer(row: RunHomeRow, known: RunHomeRow | None) -> RunHomeRow:
+    return known if known is not None and known.gen > row.gen else row
 
 
 async def _saved(run: TeamRun, file: dict[str, Any]) -> None:

@@ -135,7 +135,7 @@ async def report(owner, agent_id, task_id, kind="result", epoch=1, payload="done
         task_id=task_id,
         payload=payload,
         done=None,
-        req=f"e:{task_id}:{kind}",
+        req=f"e:{task_id}:{kind}:{payload}",
     )
 
 
@@ -293,6 +293,30 @@ async def test_a_home_whose_disk_refuses_to_set_an_agent_aside_shows_it_under_it
         await until(lambda: agent_id in home.roster.replicas)
         assert refused
         assert list(home.roster.replicas) == [agent_id]
+
+
+@on_a_loop
+async def test_what_a_host_knew_of_an_agents_logs_before_it_moved_away_is_forgotten_when_it_comes_back(tmp_path):
+    """A daemon may have died between the renaming of the directory and the end of its checkpoint."""
+    async with fleet(tmp_path, "a", "b") as (model, hosts):
+        other, owner = hosts["a"], hosts["b"]
+        agent_id = await created_and_launched(other, owner, on_host_lost="move")
+        await delivery.enqueue(other.roster, agent_id, task_id="t1", payload=1, req="c:t1")
+        await deliver(owner, agent_id, "t1")
+        await until(lambda: other.entry(agent_id).state.unfinished)
+        model.cut("shop", "b")
+        for n in range(30):
+            await report(owner, agent_id, "t1", kind="progress", payload=n)
+        await owner.stop()
+        mirrored_logs.fence_off(owner.roster.paths, agent_id, 1)
+        await until(lambda: (agent_id, 2) in other.supervisor.launched)
+        model.drain("shop", "a")
+        model.heal("shop", "b")
+        owner.start()
+        await owner.join()
+        await other.crash()
+        await until(lambda: (agent_id, 3) in owner.supervisor.launched, 60)
+        assert not owner.roster.corrupt
 
 
 @on_a_loop
