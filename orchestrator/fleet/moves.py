@@ -255,10 +255,12 @@ class Moves:
         """
         posts = await self._database.take({name: 0}, 1)
         agent_id = self._forgotten.pop(name)
-        error = self._roster.corrupt[agent_id]
-        entry = self._roster.take_up(agent_id)
-        if entry is None or not posts or entry.state.spec.get("req") != posts[0].req:
-            self._roster.set_aside(agent_id, self._roster.corrupt.get(agent_id, error))
+        error = self._roster.corrupt.get(agent_id)
+        entry = self._roster.take_up(agent_id) if error is not None else None  # gc may have removed it meanwhile
+        if error is None or entry is None:
+            return None
+        if not posts or entry.state.spec.get("req") != posts[0].req:
+            self._roster.set_aside(agent_id, error)
             return None
         log.info("the database knows this agent again", agent=agent_id)
         self._supervisor.take_over(entry)
