@@ -10,6 +10,13 @@ from orchestrator.base.clock import Clock, Timer
 
 T = TypeVar("T")
 
+AT_ONCE = 1
+"""How many connections a server of asyncio accepts in one step; it calls this its backlog.
+
+Without a descriptor it fails as often in one step, and each failure begins a timer that tries all of them again: with
+more than one, a process without descriptors soon does nothing else.
+"""
+
 
 class Signal:
     """Wakes every waiter when something changed; carries no value, so a waiter re-reads the facts."""

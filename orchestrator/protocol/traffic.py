@@ -18,7 +18,7 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 
-from orchestrator.base.waiting import Signal
+from orchestrator.base.waiting import AT_ONCE, Signal
 from orchestrator.edge.wire_format import Cut, WireLines
 
 MAX_LINE = 64 << 20
@@ -41,10 +41,12 @@ async def listen(accept: Accept, sock: socket.socket, backlog: int) -> asyncio.S
     """Accept connections on a bound Unix socket. Closing the server leaves the socket's path in place.
 
     From Python 3.13 on, asyncio would remove the path, by which a daemon recognizes until its last step that it is
-    still the project's.
+    still the project's. ``backlog`` is how many connections the system holds meanwhile.
     """
     keep_path: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-    return await asyncio.start_unix_server(accept, sock=sock, limit=BUFFER, backlog=backlog, **keep_path)
+    server = await asyncio.start_unix_server(accept, sock=sock, limit=BUFFER, backlog=AT_ONCE, **keep_path)
+    sock.listen(backlog)
+    return server
 
 
 class TooLong(Exception):

@@ -27,14 +27,21 @@ def files(pid, count):
     return resource.prlimit(pid, resource.RLIMIT_NOFILE, (count, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
 
 
-def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faults):
+@pytest.fixture
+def closing():
+    """Take a connection, which is closed after the test, however that ends."""
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context
+
+
+def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faults, closing):
     stage = make_stage("ready_timeout_s = 600\n")
     daemon = started(stage)
     wire = stage.begun()
     ready(wire, "a")
     until(lambda: connections(stage) >= 2)  # the master's and the agent's
     before = files(daemon.pid, daemon.num_fds() + 5)
-    ones = [Raw(stage) for _ in range(30)]
+    ones = [closing(Raw(stage)) for _ in range(30)]
     for one in ones:
         one.ask("initialize", INITIALIZE)
     until(lambda: "no file descriptor is left" in log(stage))

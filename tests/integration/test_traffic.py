@@ -1,19 +1,22 @@
 """What one connection may cost: lines that end somewhere, answers that somebody takes, and a client that does neither."""
 
 import asyncio
+import errno
 import json
 import socket
 from contextlib import asynccontextmanager
 
 import mcp_types as types
 import pytest
+import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from orchestrator.base.waiting import Signal
+from orchestrator.base.waiting import AT_ONCE, Signal
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.daemon.message_loops import serve
 from orchestrator.daemon.resources import Resources
+from orchestrator.faces.web import web_server
 from orchestrator.protocol import traffic
 from orchestrator.protocol.tool_calls import Client
 from orchestrator.protocol.traffic import Incoming, Stalled, TooLong, Traffic, drained
@@ -49,6 +52,45 @@ async def ends():
 
 async def send(sock, data):
     await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
+class Full(socket.socket):
+    """A socket at which somebody always waits, and no descriptor is left to accept them."""
+
+    asked = 0
+
+    def accept(self):
+        self.asked += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+async def served_by_asyncio(sock):
+    return await traffic.listen(lambda _reader, _writer: None, sock, 512)
+
+
+async def served_by_uvicorn(sock):
+    config = uvicorn.Config(lambda: None, lifespan="off", log_config=None, backlog=AT_ONCE)
+    config.load()
+    server = web_server._Server(config, lambda: None)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup([sock])
+    return server.servers[0]
+
+
+@pytest.mark.parametrize(("family", "begun"), [(socket.AF_UNIX, served_by_asyncio), (socket.AF_INET, served_by_uvicorn)])
+async def test_without_a_descriptor_a_server_tries_once_and_not_ever_more(family, begun, tmp_path, monkeypatch):
+    monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.0)
+    failures, loop = Signal(), asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, _facts: failures.notify())
+    with Full(family) as sock, socket.socket(family) as waiting:
+        sock.bind(str(tmp_path / "socket") if family == socket.AF_UNIX else ("127.0.0.1", 0))
+        sock.setblocking(False)
+        server = await begun(sock)
+        waiting.connect(sock.getsockname())
+        for rounds in range(1, 6):
+            await failures.arm()
+            assert sock.asked <= 2 * rounds
+        server.close()
 
 
 async def test_lines_come_whole_in_order_and_the_last_one_without_its_newline():

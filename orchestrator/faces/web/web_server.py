@@ -17,7 +17,7 @@ import uvicorn
 
 from orchestrator.base.clock import SystemClock
 from orchestrator.base.errors import Environment
-from orchestrator.base.waiting import call_off
+from orchestrator.base.waiting import AT_ONCE, call_off
 from orchestrator.edge.project_location import Project
 from orchestrator.faces.snapshot_client import SnapshotClient
 from orchestrator.faces.web.access_tokens import AccessTokens
@@ -100,7 +100,7 @@ class WebServer:
                 proxy_headers=False,
                 server_header=False,
                 limit_concurrency=MOST_STREAMS + OTHERS,
-                backlog=BACKLOG,
+                backlog=AT_ONCE,
                 timeout_keep_alive=30,
                 timeout_graceful_shutdown=END_S,
                 h11_max_incomplete_event_size=HEAD_MAX,
@@ -120,6 +120,12 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)
         self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop serving."""
