@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.base.errors import EXIT_CODES, Environment, OrchestratorError
+from orchestrator.base.platform import program_streams
 from orchestrator.config.file_watch import ConfigState
 from orchestrator.daemon import door
 from orchestrator.daemon.process import Daemon
@@ -25,6 +26,7 @@ def main(root: Path, lock_fd: int | None = None, socket_fd: int | None = None) -
         opened = door.take_over(lock_fd, socket_fd, root)
     else:
         opened = door.start_as_foreground(root)
+    program_streams.repair()
     try:
         try:
             state = ConfigState(root, dict(os.environ))

@@ -127,9 +127,9 @@ def log(stage):
 
 
 def connections(stage):
-    """How many connections the daemon has not closed yet: its ends of them carry the socket's name."""
+    """How many connections the daemon has not closed yet, those of agents too: its ends carry the socket's name."""
     rows = [row.split() for row in Path("/proc/net/unix").read_text().splitlines()]
-    return sum(row[5] == "03" and row[7:] == [str(stage.run_dir() / "socket")] for row in rows)
+    return sum(row[5] == "03" and Path(*row[7:8]).parent == stage.run_dir() for row in rows)
 
 
 def quiet(stage, daemon):

@@ -18,7 +18,7 @@ from orchestrator.base.platform import processes
 from orchestrator.daemon.process import Daemon
 from orchestrator.journal.syncer import Syncer
 from orchestrator.journal.syscalls import SysIO
-from tests.crash.raw import INITIALIZE, Raw, connections, log, ready, started
+from tests.crash.raw import INITIALIZE, Raw, connections, log, ready, settled, started
 from tests.support.stage import alive, until
 
 
@@ -39,8 +39,9 @@ def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faul
     daemon = started(stage)
     wire = stage.begun()
     ready(wire, "a")
-    until(lambda: connections(stage) >= 2)  # the master's and the agent's
-    before = files(daemon.pid, daemon.num_fds() + 5)
+    until(lambda: connections(stage) == 2)  # the master's and the agent's
+    held = daemon.num_fds()
+    before = files(daemon.pid, held + 5)
     ones = [closing(Raw(stage)) for _ in range(30)]
     for one in ones:
         one.ask("initialize", INITIALIZE)
@@ -57,6 +58,8 @@ def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faul
         one.sock.close()
         faults("world")
     files(daemon.pid, before[0])
+    settled(daemon)
+    until(lambda: daemon.num_fds() <= held)  # nothing was lost at a failure
     ready(wire, "c")
     until(lambda: "result" in stage.types("a"))
     wire.tool("agent_delete", {"agent_id": "b"})

@@ -77,7 +77,9 @@ async def served_by_uvicorn(sock):
     return server.servers[0]
 
 
-@pytest.mark.parametrize(("family", "begun"), [(socket.AF_UNIX, served_by_asyncio), (socket.AF_INET, served_by_uvicorn)])
+@pytest.mark.parametrize(
+    ("family", "begun"), [(socket.AF_UNIX, served_by_asyncio), (socket.AF_INET, served_by_uvicorn)]
+)
 async def test_without_a_descriptor_a_server_tries_once_and_not_ever_more(family, begun, tmp_path, monkeypatch):
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.0)
     failures, loop = Signal(), asyncio.get_running_loop()
