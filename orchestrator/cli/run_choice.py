@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 from orchestrator.base.errors import BadRequest
 from orchestrator.edge.project_location import Project
+
+LOOK_AGAIN_S = 0.25
 
 
 def choose_run(place: Project, wanted: str, how: str = "add --run with one of") -> str:
@@ -37,6 +40,15 @@ def run_of_pane(runs: list[dict[str, Any]]) -> str | None:
     """The newest live run that is led from this pane, or shown in it; None if there is none."""
     live = [run for run in runs if not run["ended_at"] and _is_of_this_pane(run)]
     return str(live[-1]["run_id"]) if live else None
+
+
+def wait_for_run_of_pane(place: Project) -> str:
+    """The live run that this pane leads or shows; waits for it, for a session of ours is made before its run."""
+    from orchestrator.team.roster import offline_view  # noqa: PLC0415
+
+    while (run_id := run_of_pane(offline_view.runs(place.root))) is None:
+        time.sleep(LOOK_AGAIN_S)
+    return run_id
 
 
 def _is_of_this_pane(run: dict[str, Any]) -> bool:

@@ -39,7 +39,7 @@ def test_without_descriptors_new_clients_wait_and_nothing_spins(make_stage, faul
     daemon = started(stage)
     wire = stage.begun()
     ready(wire, "a")
-    until(lambda: connections(stage) == 2)  # the master's and the agent's
+    until(lambda: connections(stage) == 3)  # the master's, the agent's, and that of the pane that shows the broadcast
     held = daemon.num_fds()
     before = files(daemon.pid, held + 5)
     ones = [closing(Raw(stage)) for _ in range(30)]

@@ -34,7 +34,7 @@ from orchestrator.tmux.servers import tmux
 log = structlog.get_logger()
 
 SAVED_AGAIN_S = 2.0
-FOLLOW, WATCH = ("broadcast", "--follow"), ("status", "--watch")
+FOLLOW, WATCH = ("broadcast", "--follow", "--of-this-pane"), ("status", "--watch")
 """What the first pane of a session of ours shows: the team's broadcast, or the agents of this host."""
 
 
