@@ -45,6 +45,9 @@ def take(agent: Agent, post: PostedCall, *, stored: Any, at: str, refused: str =
     if post.number <= agent.ref:
         return []
     facts: dict[str, Any] = {"ref": post.number, "by_host": post.by_host}
+    if post.kind == "cancel" and post.task_id not in agent.unfinished and agent.ended(post.task_id or "") is None:
+        # Only after two restores: a later copy has the task's post again, whose number this owner has gone past.
+        facts["unknown"] = True
     if post.kind != "task":
         return [inbox_draft(agent, post.kind, at, post.req, **_asked(post), **facts)]
     task_id = post.task_id or decisions.task_id_from(post.req)

@@ -98,6 +98,7 @@ class AuditedRecord:
     pane_closed: bool = False  # of `restarted`
     moved: bool = False  # of `restarted`: to another host
     duplicate: bool = False  # of `task`: known already
+    unknown: bool = False  # of `cancel`: the agent never got the task
     payload: int | None = None  # a fingerprint
     payload_bytes: int | None = None
     words: tuple[str | None, ...] = ()  # reason, kind, until, title
@@ -156,7 +157,7 @@ def _inbox(agent: str, inbox: AuditedLog) -> Iterator[Violation]:
             if record.task_id in task_ids:
                 yield at_line("task_twice", record, agent, f"task {record.task_id} was asked for before")
             task_ids.add(record.task_id)
-        elif record.task_id is not None and record.task_id not in task_ids:
+        elif record.task_id is not None and record.task_id not in task_ids and not record.unknown:
             yield at_line(
                 "not_asked", record, agent, f"{record.type} of task {record.task_id}, which was never requested"
             )

@@ -78,6 +78,10 @@ class CancelAsked(_Asked):
     reason: Annotated[
         str | None, Field(description="timed_out: it exceeded its time limit; no caller canceled it")
     ] = None
+    unknown: Annotated[
+        bool,
+        Field(description="the agent never got the task: the database lost it, and had it again after a restore"),
+    ] = False
 
 
 class RestartAsked(_Asked):

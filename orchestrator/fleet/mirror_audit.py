@@ -19,6 +19,7 @@ from orchestrator.core.mirror_invariants import (
     PostHead,
     lost_posts,
     mirror_faults,
+    passed_posts,
     unshipped,
 )
 from orchestrator.fleet.fleet_agent_ids import fleet_id
@@ -82,6 +83,11 @@ def _compare(connection: Session, host: str, directory: Path, report: MirrorRepo
         report.notes.append(
             f"{count} calls for {directory.name} are only in its log here: the database lost them when it was"
             " restored or failed over; they were taken before, and count"
+        )
+    if count := passed_posts(agent):
+        report.notes.append(
+            f"{count} calls for {directory.name} will not be carried out: a restore or failover had lost them, and a"
+            " later one has them again; repeat those that you need, a task under another id"
         )
 
 

@@ -216,6 +216,7 @@ def _line(path: Path, number: int, record: dict[str, Any]) -> AuditedRecord:
         pane_closed=bool(record.get("pane_closed")),
         moved=kind == "restarted" and record.get("fence") is not None,
         duplicate=bool(record.get("duplicate")),
+        unknown=kind == "cancel" and bool(record.get("ref")) and bool(record.get("unknown")),
         payload=zlib.crc32(json.dumps(payload, sort_keys=True).encode())
         if digested and payload is not None
         else None,

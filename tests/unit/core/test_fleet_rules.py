@@ -126,6 +126,15 @@ def test_a_task_for_an_agent_that_is_ending_is_canceled(desk, life):
     assert desk.agent.ended("t1").outcome == "canceled"
 
 
+def test_the_cancel_of_a_task_that_the_agent_never_got_says_so_and_changes_nothing(desk):
+    desk.ready()
+    put(desk, post(2, task_id="t1"), post(5, "cancel", "t1"))
+    assert facts(taken(desk, post(6, "cancel", "lost")), "unknown") == {"unknown": True}
+    assert facts(taken(desk, post(7, "cancel", "t1")), "unknown") == {}
+    assert desk.agent.ended("t1").outcome == "canceled"
+    assert desk.agent.ended("lost") is None
+
+
 def test_a_refused_task_behind_others_ends_before_them_and_is_never_handed_out(desk):
     desk.ready()
     taken(desk, post(2, task_id="t1"))

@@ -17,6 +17,7 @@ from orchestrator.core.mirror_invariants import (
     PostHead,
     lost_posts,
     mirror_faults,
+    passed_posts,
     unshipped,
 )
 
@@ -171,3 +172,14 @@ def test_posts_that_a_failover_lost_are_counted_and_no_fault(posts, lost):
     assert kinds(one) == set()
     assert lost_posts(one) == lost
     assert lost_posts(sound(posts=None)) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "passed"),
+    [({}, 0), ({4: PostHead("task", "new")}, 0), ({1: PostHead("create", None)}, 0), ({1: PostHead("task", "u")}, 1)],
+)
+def test_posts_that_the_owner_has_gone_past_are_counted_and_no_fault(more, passed):
+    one = sound(posts=POSTS | more)
+    assert kinds(one) == set()
+    assert passed_posts(one) == passed
+    assert passed_posts(sound(posts=None)) == 0
