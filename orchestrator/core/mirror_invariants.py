@@ -116,8 +116,9 @@ def lost_posts(compared: ComparedAgent) -> int:
 def passed_posts(compared: ComparedAgent) -> int:
     """How many posts the owner has gone past: a restore lost them, and a later one has them again."""
     refs = {int(_record(held.line).get("ref") or 0) for held in compared.inbox.here}
+    last = max(refs, default=0)
     posts = (compared.posts or {}).items()
-    return sum(1 for seq, post in posts if post.kind in _POSTED and seq < max(refs, default=0) and seq not in refs)
+    return sum(1 for seq, post in posts if post.kind in _POSTED and seq < last and seq not in refs)
 
 
 def _prefix(compared: ComparedAgent, log: ComparedLog) -> Iterator[Violation]:

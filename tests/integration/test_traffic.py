@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 
 import mcp_types as types
 import pytest
-import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from orchestrator.base.waiting import AT_ONCE, Signal
+from orchestrator.base.waiting import Signal
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.daemon.message_loops import serve
 from orchestrator.daemon.resources import Resources
@@ -69,8 +68,7 @@ async def served_by_asyncio(sock):
 
 
 async def served_by_uvicorn(sock):
-    config = uvicorn.Config(lambda: None, lifespan="off", log_config=None, backlog=AT_ONCE)
-    config.load()
+    config = web_server.WebServer(None, None, sock, answers=False)._config(lambda: None)
     server = web_server._Server(config, lambda: None)
     server.lifespan = config.lifespan_class(config)
     await server.startup([sock])
