@@ -337,7 +337,7 @@ def _follow(link: DaemonClient, run_id: str) -> dict[str, Any]:
         return spawn_progress.follow(link, run_id)
 
 
-def _continues(run_id: str) -> AbstractContextManager[None]:
+def _continues(run_id: str) -> AbstractContextManager[object]:
     return interrupt.says(
         "the run continues",
         f"follow it: orchestrator spawn status {run_id} --follow",

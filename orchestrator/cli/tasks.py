@@ -84,7 +84,7 @@ def add(
     if timeout_s:
         task["timeout_s"] = timeout_s
     place = project_here()
-    with DaemonClient(place, start=True) as link:
+    with DaemonClient(place, start=True) as link, contextlib.ExitStack() as asked:
         known = FromDaemon(link)
         choice = chosen(known, agent, must_live=True)
         agent_id, engine = choice.agent_id, str(choice.row["engine"])
@@ -94,12 +94,18 @@ def add(
             if source.kind == "editor":
                 source = stack.enter_context(task_payload.edited(agent_id, engine))
             task["payload"] = task_payload.payload_for(source, agent_id, engine)
-            with interrupt.says(unknown, f"see: orchestrator task list {agent_id}"):
-                answer = {"agent_id": agent_id, **_enqueue(link, agent_id, engine, task, files)}
+            say_instead = asked.enter_context(interrupt.says(unknown, f"see: orchestrator task list {agent_id}"))
+            answer = {"agent_id": agent_id, **_enqueue(link, agent_id, engine, task, files)}
+            queued = str(answer["task_id"])
+            say_instead(
+                f"task {queued} goes on",
+                f"cancel it: orchestrator task cancel {agent_id} {queued}",
+                f"follow it: orchestrator events {agent_id} --follow",
+            )
         if not as_json:
             again = ", already queued before" if answer.get("duplicate") else ""
             output.say(
-                f"{answer['task_id']}: {answer['state']} at position {answer['position']} of {agent_id}{again}"
+                f"{queued}: {answer['state']} at position {answer['position']} of {agent_id}{again}"
                 + _later(answer, "it runs")
             )
         if not wait:
@@ -108,13 +114,7 @@ def add(
             return
         text = EventText(place.root, agent_id)
         since = 0 if answer.get("duplicate") else since
-        queued = str(answer["task_id"])
-        with interrupt.says(
-            f"task {queued} goes on",
-            f"cancel it: orchestrator task cancel {agent_id} {queued}",
-            f"follow it: orchestrator events {agent_id} --follow",
-        ):
-            end = _follow(known, agent_id, queued, since, None if as_json else text)
+        end = _follow(known, agent_id, queued, since, None if as_json else text)
     if as_json:
         output.print_json({**answer, "terminal": text.whole(end)})
     raise typer.Exit(0 if end["type"] == "result" else 1)
