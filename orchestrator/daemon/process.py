@@ -133,6 +133,7 @@ class Daemon:
                 await asyncio.wait_for(self.ending.wait(), DOOR_CHECK_S)
             self._look_around()
         log.info("ending", why=self.why)
+        self._run_base_sweep.close()
         # Before any connection ends: the hooks shall come back to the next daemon, not take the end for an Esc.
         await self.features.team.release()
         # Sockets first: a graceful end of the streams would make the SDK answer every open request with an error,

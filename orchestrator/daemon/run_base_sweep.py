@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class RunBaseSweep:
         self._place = project_location.named_project(root)
         self._directory = directory
         self._swept = -math.inf
+        self._ending = threading.Event()
         self._tasks = BackgroundTasks()
 
     def look_around(self) -> None:
@@ -35,10 +37,14 @@ class RunBaseSweep:
             self._swept = time.monotonic()
             self._tasks.start(asyncio.to_thread(self._sweep))
 
+    def close(self) -> None:
+        """Sweep no more; one that is under way stops at its next file, for the daemon shall end soon."""
+        self._ending.set()
+
     def _sweep(self) -> None:
         run_directories.touch(self._directory)
         try:
-            rows = run_directories.collect(self._place, apply=True)
+            rows = run_directories.collect(self._place, apply=True, go_on=lambda: not self._ending.is_set())
         except (OSError, project_location.RunDirUnsafe) as error:
             log.warning("run directories cannot be looked over", reason=str(error))
             return

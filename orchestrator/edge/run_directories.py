@@ -12,7 +12,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,12 @@ _KNOWN = re.compile(
 _NAME = re.compile(r"[0-9a-f]{16}")
 
 
-def collect(place: Project, age_s: float = UNUSED_S, *, apply: bool) -> list[dict[str, Any]]:
+def collect(
+    place: Project, age_s: float = UNUSED_S, *, apply: bool, go_on: Callable[[], bool] = lambda: True
+) -> list[dict[str, Any]]:
     """The run directories that no daemon of this user needs; removed with ``apply``. Rows as those of gc.
 
+    ``go_on`` is asked before each directory and each file, and ends the work early: the rows so far are returned.
     Not removed: directories of a running daemon, of a project with a living agent or relay, directories changed
     within ``age_s`` or in the future, directories with the note that a daemon was stopped by hand since this boot or
     a window must be restored, and any with a file that is not ours. Two callers at once do no harm.
@@ -42,7 +45,7 @@ def collect(place: Project, age_s: float = UNUSED_S, *, apply: bool) -> list[dic
     here = project_location.run_dir(place.root)
     rows: list[dict[str, Any]] = []
     in_use: set[str] | None = None
-    for directory in _directories():
+    for directory in itertools.takewhile(lambda _: go_on(), _directories()):
         lock = _claimed(directory) if directory != here else None
         if lock is None:
             continue
@@ -53,7 +56,7 @@ def collect(place: Project, age_s: float = UNUSED_S, *, apply: bool) -> list[dic
             # With the lock in hand: an agent that is started from now on waits for its daemon.
             in_use = _in_use() if in_use is None else in_use
             if directory.name not in in_use:
-                rows.append(_removed_directory(directory, sizes, apply=apply))
+                rows.append(_removed_directory(directory, sizes, go_on, apply=apply))
         finally:
             os.close(lock)
     return rows
@@ -135,11 +138,9 @@ def _unused(directory: Path, age_s: float) -> tuple[int, int] | None:
     if project_location.is_stopped(directory):
         return None
     file_stats = []
-    files = size = 0
     try:
         for path in directory.iterdir():
             if path.name == project_location.TEMPORARY:
-                files, size = file_trees.measure(path)
                 continue
             if not _KNOWN.fullmatch(path.name) or path.is_dir():
                 return None
@@ -150,10 +151,13 @@ def _unused(directory: Path, age_s: float) -> tuple[int, int] | None:
         return None
     if age < 0 or age < age_s:
         return None
+    files, size = file_trees.measure(directory / project_location.TEMPORARY)
     return files + len(file_stats), size + sum(file_stat.st_size for file_stat in file_stats)
 
 
-def _removed_directory(directory: Path, sizes: tuple[int, int], *, apply: bool) -> dict[str, Any]:
+def _removed_directory(
+    directory: Path, sizes: tuple[int, int], go_on: Callable[[], bool], *, apply: bool
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "kind": "run directory", "name": str(directory), "why": "no daemon uses it", "files": sizes[0],
         "bytes": sizes[1], "note": "", "done": False,
@@ -162,7 +166,9 @@ def _removed_directory(directory: Path, sizes: tuple[int, int], *, apply: bool) 
         return row
     temporary = directory / project_location.TEMPORARY
     try:
-        if not file_trees.remove(temporary):
+        if not file_trees.remove(temporary, go_on):
+            if not go_on():
+                return row
             return row | {"error": Environment("io_failed", f"{temporary} cannot be removed").as_dict()}
         failpoints.passed("gc:run-directory-temporary")
         # The lock last: while it has its name, nobody else gets in.

@@ -15,6 +15,9 @@ import pytest
 from tests.support import loaded_modules
 from tests.support.stage import BOUND_S, Wire, alive, until
 
+MANY = 5_000
+"""Old run directories: more than a daemon removes while another process starts and ends."""
+
 
 def daemons(stage):
     return [pid for pid, command in stage.processes().items() if " daemon run " in command]
@@ -49,6 +52,18 @@ def greet(stage, **changed):
         sock.sendall(json.dumps({"hello": hello}).encode() + b"\n")
         line = sock.makefile("rb").readline()
     return json.loads(line)["hello"] if line else None
+
+
+def test_the_end_does_not_wait_until_all_old_run_directories_are_removed(stage):
+    stage.run_base.chmod(0o700)
+    for number in range(MANY):
+        directory = stage.run_base / f"{number:016x}"
+        directory.mkdir(mode=0o700)
+        (directory / "lock").touch(mode=0o600)
+        os.utime(directory / "lock", (1, 1))
+    assert stage.cli("daemon", "start").returncode == 0
+    stage.stop_daemon()  # about when it begins to remove them
+    assert len(list(stage.run_base.glob("0000*"))) > 0
 
 
 def test_thirty_relays_at_once_start_one_daemon_and_are_all_answered(stage):

@@ -249,7 +249,12 @@ def play(seed: int, trace: list[str] | None = None) -> None:
     """Play the run of that seed; raises what is wrong. ``trace`` gets what happened."""
     base = Path("/dev/shm")
     place = Path(tempfile.mkdtemp(prefix="sim-", dir=base if base.is_dir() else None))
-    environment = {"ORCHESTRATOR_STATE_DIR": str(place / "state"), "PATH": "/usr/bin:/bin", "HOME": str(place)}
+    environment = {
+        "ORCHESTRATOR_STATE_DIR": str(place / "state"),
+        "ORCHESTRATOR_RUN_BASE": str(place / "run"),
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(place),
+    }
     try:
         with mock.patch.dict("os.environ", environment, clear=True), surroundings(seed) as bugs:
             world = FleetWorld(place, seed, trace if trace is not None else [])

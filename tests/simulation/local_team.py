@@ -370,10 +370,8 @@ def play(seed: int, trace: list[str] | None = None) -> None:
     try:
         root = place / "p"
         root.mkdir()
-        with (
-            mock.patch.dict("os.environ", {"ORCHESTRATOR_STATE_DIR": str(place / "state")}),
-            surroundings(seed) as bugs,
-        ):
+        places = {"ORCHESTRATOR_STATE_DIR": str(place / "state"), "ORCHESTRATOR_RUN_BASE": str(place / "run")}
+        with mock.patch.dict("os.environ", places), surroundings(seed) as bugs:
             world = World(root, seed)
             if trace is not None:
                 world.trace = trace

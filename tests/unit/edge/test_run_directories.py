@@ -1,6 +1,7 @@
 """Run directories go a day after their last daemon, under their lock, and never while somebody needs them."""
 
 import fcntl
+import itertools
 import os
 import signal
 import socket
@@ -93,6 +94,16 @@ def test_one_in_which_a_command_only_looked_for_a_daemon_goes_too(here, other):
     assert collected(here) == []
     aged(directory, OLD)
     assert collected(here, apply=False) == collected(here) == [str(directory)]
+
+
+def test_whoever_must_end_removes_no_further_file(here, other, tmp_path):
+    directories = [abandoned(root) for root in (other, tmp_path, tmp_path / "third")]
+    for looks in (0, 2):  # none, then the first directory, and of its files what two looks allow
+        asked = itertools.count()
+        rows = run_directories.collect(here, apply=True, go_on=lambda asked=asked, looks=looks: next(asked) < looks)
+        assert not [row for row in rows if row["done"] or row.get("error")]
+        assert all((directory / "lock").exists() for directory in directories)
+    assert sorted(collected(here)) == sorted(map(str, directories)), "the next one goes on where it ended"
 
 
 def test_the_callers_own_and_one_with_a_strange_file_stay(here, other):
