@@ -140,14 +140,16 @@ class FleetReader(FleetActor):
             wait_s, most = self.chance.choice((0.0, 1.0, 20.0)), self.chance.choice((1, 5, 100))
             since = 0
 
-            def read(roster: Roster, age: float, wait_s: float = wait_s, most: int = most) -> Any:
+            async def read(roster: Roster, age: float, wait_s: float = wait_s, most: int = most) -> Any:
                 nonlocal since
                 run, since, gen = roster.runs.get(RUN), max(self.seen, default=0), self.gen
                 if run is None:  # it is the home since a moment ago, and has not made the run yet
                     raise Conflict("not_home", "this host has no such run")
-                return delivery.broadcast_read(
+                page = await delivery.broadcast_read(
                     roster, run, since_seq=since, max_events=most, wait_s=max(0.0, wait_s - age), gen=gen
                 )
+                self.world.evidence.read(run, page["events"])
+                return page
 
             page: dict[str, Any] = {"events": []}
             try:

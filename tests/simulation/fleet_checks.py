@@ -7,6 +7,7 @@ what was committed since, a disk that was restored or given up what it had not s
 from __future__ import annotations
 
 import contextvars
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,20 @@ import orjson
 from orchestrator.base.final_states import TERMINAL
 from orchestrator.core.invariants import RESTORED_GAP, Violation
 from orchestrator.core.record_types import BROADCAST_TYPES, INBOX_TYPES, OUTBOX_TYPES
+from orchestrator.fleet.database_functions import UNBROKEN_S, PostAnswer
 from orchestrator.fleet.fleet_agent_ids import fleet_id, own_entry
 from orchestrator.journal.log_reader import read_all
 from orchestrator.journal.project_files import Paths
 from orchestrator.journal.segments import log_files
 from orchestrator.team.recovery.verification import verify
 from orchestrator.team.roster.agent_entry import AgentEntry
+from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.team.roster.roster import Roster
 from tests.simulation.fleet_actors import RUN
+from tests.simulation.fleet_host import PROJECT
 from tests.support.fleet_model import Step
 from tests.support.fleet_rows import Agent, Project
+from tests.support.fleet_rules import GAP_S
 
 if TYPE_CHECKING:
     from tests.simulation.fleet_world import FleetWorld
@@ -49,6 +54,9 @@ class FleetEvidence:
     losses: dict[str, None] = field(default_factory=dict)
     run_lost: bool = False  # a failover has forgotten which host is the home of the run
     _fences: dict[str, int] = field(default_factory=dict)
+    _numbers: dict[tuple[str, int], None] = field(default_factory=dict)
+    _away_since: float = -math.inf
+    _back_at: float = -math.inf  # after an outage in which every host has missed renewals
     _unsure: dict[str, int] = field(
         default_factory=dict
     )  # agent -> the fence whose deliveries a power cut may have taken
@@ -102,19 +110,52 @@ class FleetEvidence:
     # -- what the database does ---------------------------------------------------------------------------------
 
     def step(self, step: Step) -> None:
-        """After each step of the database: fences never fall, and a move is told."""
-        if isinstance(step.answer, Exception) or step.function not in ("move", "ship"):
+        """After each step of the database: no number comes twice, no fence falls, nobody is taken over too early."""
+        if isinstance(step.answer, Exception) or step.function not in ("move", "ship", "post"):
+            return
+        if step.function == "post":
+            self._accepted_as(step.arguments[0].agent, step.answer)
             return
         for name, agent in self.world.agents.items():
             assert agent.fence >= self._fences.get(name, 0), f"the fence of {name} has fallen"
             self._fences[name] = agent.fence
         if step.function == "move" and step.answer:
+            (dead,) = step.arguments
+            lease_until = self.world.model.tables.projects[PROJECT].hosts[dead].lease_until
+            assert lease_until is not None and lease_until < step.caller.now, f"{dead} is taken over under its lease"
+            since_outage_s = self.world.loop.time() - self._back_at
+            assert since_outage_s >= UNBROKEN_S, f"{dead} is taken over {since_outage_s} s after an outage"
             self.world.note(f"moved by {step.caller.host}: {[tuple(one) for one in step.answer]}")
+
+    def _accepted_as(self, agent: str, answer: PostAnswer) -> None:
+        """A queue uses no number twice, also when it has forgotten what had it before."""
+        if answer.status == "accepted":
+            assert (agent, answer.seq) not in self._numbers, f"{agent}: post {answer.seq} is another one than before"
+            self._numbers[agent, answer.seq] = None
+
+    def read(self, run: TeamRun, events: list[dict[str, Any]]) -> None:
+        """Somebody has been shown these records of a run's broadcast: a power cut may not take them any more."""
+        for event in events:
+            assert event["seq"] <= run.journal.synced_seq, (
+                f"record {event['seq']} of the broadcast is not durable yet"
+            )
+
+    def database_stops(self) -> None:
+        """The database will be away from now on."""
+        if not self.world.model.away:
+            self._away_since = self.world.loop.time()
+
+    def database_starts(self) -> None:
+        """The database is there again: who lives has its time to renew before anybody declares it lost."""
+        now = self.world.loop.time()
+        if self.world.model.away and now - self._away_since > GAP_S:
+            self._back_at = now
 
     def database_went_back(self, earlier: Project, later: Project) -> None:
         """The database has lost what it committed between two copies."""
         self._fences.clear()
         known = earlier.agents
+        self._numbers = {number: None for number in self._numbers if number[0] in known}  # others may be made anew
         self.losses |= dict.fromkeys(name for name, agent in later.agents.items() if known.get(name) != agent)
         self.run_lost = self.run_lost or earlier.runs != later.runs
 

@@ -67,6 +67,7 @@ class Trouble:
     def heal(self) -> None:
         """All is well again."""
         world = self.world
+        world.evidence.database_starts()
         world.model.start()
         for name, host in world.hosts.items():
             world.model.heal(PROJECT, name)
@@ -182,8 +183,10 @@ class Trouble:
 
     async def _outage(self, host: SimHost) -> None:
         self.world.note("the database is away")
+        self.world.evidence.database_stops()
         self.world.model.stop()
         await asyncio.sleep(self.chance.choice((1.0, 8.0, 22.0, 40.0)) * (0.5 + self.chance.random()))
+        self.world.evidence.database_starts()
         self.world.model.start()
         self.world.note("the database is back")
 
