@@ -37,7 +37,7 @@ def collect(
 ) -> list[dict[str, Any]]:
     """The run directories that no daemon of this user needs; removed with ``apply``. Rows as those of gc.
 
-    ``go_on`` is asked before each directory and each file, and ends the work early: the rows so far are returned.
+    ``go_on`` is asked before each directory and each temporary file, and ends the work early: with the rows so far.
     Not removed: directories of a running daemon, of a project with a living agent or relay, directories changed
     within ``age_s`` or in the future, directories with the note that a daemon was stopped by hand since this boot or
     a window must be restored, and any with a file that is not ours. Two callers at once do no harm.
