@@ -255,6 +255,7 @@ class Wire:
         pid = until(lambda: self.pid_file.exists() and int(self.pid_file.read_text()))
         os.killpg(os.getpgid(pid), signal.SIGKILL)
         self.process.wait(BOUND_S)
+        until(lambda: not alive(pid))  # the two end in any order
         self.kill()
 
     def kill(self) -> None:
