@@ -7,10 +7,15 @@ import socket
 
 import pytest
 
+from orchestrator.base.platform import process_facts
+from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.edge import project_location
+from orchestrator.journal.project_lock import claim
+from orchestrator.tmux import splits
+from tests.support.damaged_team import Life
 from tests.support.stage import alive, until
 
-pytestmark = pytest.mark.tmux
+pytestmark = [pytest.mark.tmux, pytest.mark.anyio]
 STEP = "ORCHESTRATOR_KILL_AT"
 
 
@@ -141,3 +146,26 @@ def test_gc_takes_what_is_over_and_ours_also_when_the_daemon_is_killed_meanwhile
     )
     assert run(stage, place, "agent", "delete", "a1-2", "--json")[0] == 0
     os.close(lock)
+
+
+async def test_only_an_older_session_of_nobody_is_ended_after_a_start(stage, tmp_path, monkeypatch):
+    monkeypatch.setattr(project_location, "own_command", lambda *_: ["env", "cat"])
+    life = Life(tmp_path / "p", tmux_socket=stage.server.socket.name)
+    windows = life.supervisor.team_panes
+
+    def stands():
+        return splits.find_detached(stage.server.socket, windows.session_name()) is not None
+
+    place = await windows.place_of(ConnectionOrigin("m", "/"), make=True)
+    await life.supervisor.end_abandoned_session()
+    assert stands(), "it was made after we began: by another daemon of the project, whose run comes next"
+    monkeypatch.setattr(process_facts, "start_time", lambda _: 1)
+    (tmp_path / "p" / ".agents").mkdir()
+    other = claim(life.paths)
+    await life.supervisor.end_abandoned_session()
+    assert stands(), "another daemon writes the project's files"
+    other.release()
+    await life.supervisor.end_abandoned_session()
+    assert place.made
+    assert not stands()
+    life.team.close()

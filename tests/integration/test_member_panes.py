@@ -528,7 +528,8 @@ async def test_a_hide_that_tmux_refuses_is_made_good_by_the_next_sweep(scene, mo
 
 
 async def test_gc_leaves_a_run_directory_that_says_a_window_must_be_put_back(stage, monkeypatch):
-    monkeypatch.setenv(MARK, str(stage.run_base))
+    for variable in (MARK, "ORCHESTRATOR_STATE_DIR"):
+        monkeypatch.setenv(variable, stage.env[variable])
     other = project_location.run_dir(stage.base)
     for name in (project_location.LOCK, project_location.SHOWN, f".{project_location.SHOWN}.7-1.tmp"):
         (other / name).touch()

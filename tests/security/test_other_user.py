@@ -261,9 +261,12 @@ def test_of_two_daemons_that_began_before_there_was_a_file_the_later_to_write_gi
     stage.run_base.chmod(0o700)
     two = stage.begun(elsewhere)
     assert listens(town.first) and listens(town.second) and len(town.daemons()) == 2
+    os.kill(a, signal.SIGSTOP)
     assert two.tool("agent_create", {"name": "a", "role": "r"})["ready"]
     assert town.word() == "tmp"
+    os.kill(a, signal.SIGCONT)  # only now it looks what an earlier daemon may have left: the other's session is not that
     until(lambda: not alive(a))
+    assert "exited" not in stage.types("a")
     # Its client follows the word, and sees the agent that the other one made.
     assert [row["agent_id"] for row in one.tool("agent_list", {})["agents"]] == ["a"]
     town.all_meet(town.first)

@@ -16,7 +16,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.base.platform import processes
+from orchestrator.base.platform import process_facts, processes
 from orchestrator.base.waiting import call_off, elapse, wait_until
 from orchestrator.core import supervision
 from orchestrator.core.record_types import EXITS
@@ -431,7 +431,9 @@ class Supervisor:
             if self.roster.corrupt or any(run.live for run in self.roster.runs.values()):
                 return
             try:
-                await self.team_panes.end_abandoned()
+                # A second daemon of the project, from another run directory, makes its runs in the same session.
+                self.roster.keep_claim()
+                await self.team_panes.end_abandoned(process_facts.start_time(os.getpid()))
             except OrchestratorError as error:
                 log.warning("our session outside tmux was not ended", **error.as_dict())
             except Exception:

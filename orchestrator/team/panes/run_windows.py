@@ -18,6 +18,7 @@ import structlog
 from orchestrator.base import entropy, failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Conflict, Environment, OrchestratorError
+from orchestrator.base.platform import process_facts
 from orchestrator.base.waiting import elapse
 from orchestrator.core.agent_ids import ascii_form
 from orchestrator.core.connection import ConnectionOrigin
@@ -389,8 +390,12 @@ class RunWindows:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
             further.remove(window_id)
 
-    async def end_abandoned(self) -> None:
-        """End our session outside tmux if it has no run: its daemon died before it could make the run."""
+    async def end_abandoned(self, before: int | None = None) -> None:
+        """End our session outside tmux if it has no run: its daemon died before it could make the run.
+
+        A session that was made after ``before`` (as `process_facts.start_time`) stays.
+        """
         place = await asyncio.to_thread(self._detached, make=False, name=self.session_name())
-        if place is not None:
-            await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)
+        if place is None or (before is not None and (process_facts.start_time(place.pane.pid) or 0) > before):
+            return
+        await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)
