@@ -1,12 +1,33 @@
-"""What a command says when Ctrl-C ends it while the daemon goes on. Writes stderr only."""
+"""Ctrl-C during a command: when it takes effect, and what the command says if the daemon goes on."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 
 from orchestrator.cli import output
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C inside the block takes effect at its end, a second Ctrl-C at once."""
+    interrupted = False
+
+    def note(_number: int, _frame: object) -> None:
+        nonlocal interrupted
+        if interrupted:
+            raise KeyboardInterrupt
+        interrupted = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

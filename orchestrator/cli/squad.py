@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.base.errors import BadRequest
-from orchestrator.cli import options, output, trust
+from orchestrator.cli import interrupt, options, output, trust
 from orchestrator.cli.options import Json
 from orchestrator.faces.daemon_client import DaemonClient, project_here
 
@@ -93,7 +93,7 @@ def wait(squad_id: SquadId, as_json: Json = False) -> None:
     """Wait for a running squad and print its results."""
     options.refuse_agents()
     with DaemonClient(project_here(), start=True) as link:
-        answer = _followed(link, link.tool(TOOL, {"squadId": squad_id, "members": [], "wait_ms": 0}))
+        answer = _followed(link, {"squadId": squad_id, "members": []})
     _print_answer(answer, as_json=as_json)
 
 
@@ -153,26 +153,29 @@ def _given(file: str) -> dict[str, Any]:
 def _carried_out(arguments: dict[str, Any]) -> dict[str, Any]:
     """Start a squad and follow it to its end; Ctrl-C ends its members."""
     with DaemonClient(project_here(), start=True) as link:
-        answer = link.tool(TOOL, {**arguments, "wait_ms": 0})
+        return _followed(link, arguments)
+
+
+def _followed(link: DaemonClient, first: dict[str, Any]) -> dict[str, Any]:
+    squad_id, line = "", _MemberLine()
+    try:
+        with interrupt.held_back():  # before the first answer no squad is known whose members could be ended
+            answer = link.tool(TOOL, {**first, "wait_ms": 0})
+            squad_id = answer["squadId"]
         note = answer.get("untrusted")
         trust.note(note)
-        return _followed(link, answer) | ({"untrusted": note} if note else {})
-
-
-def _followed(link: DaemonClient, answer: dict[str, Any]) -> dict[str, Any]:
-    squad_id, line = answer["squadId"], _MemberLine()
-    output.warn(f"squad {squad_id}")
-    try:
+        output.warn(f"squad {squad_id}")
         while any(row["status"] == "running" for row in answer["members"]):
             line.show(_state(answer), _detail(answer))
             answer = link.tool(TOOL, {"squadId": squad_id, "members": [], "wait_ms": LOOK_MS}, wait_s=LOOK_MS / 1000)
     except KeyboardInterrupt:
-        link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
-        line.end()
-        output.warn(f"canceled: the members of squad {squad_id} are ended")
+        if squad_id:
+            link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
+            line.end()
+            output.warn(f"canceled: the members of squad {squad_id} are ended")
         raise
     line.end()
-    return answer
+    return answer | ({"untrusted": note} if note else {})
 
 
 class _MemberLine:

@@ -34,6 +34,7 @@ from orchestrator.edge.project_location import Project
 PROTOCOL = "2025-06-18"
 START_S = 45.0  # a daemon over a million records needs 5 s; on a busy machine ten times that
 RETURN_S = 2.0  # how long a reader waits for a daemon that went away before it reads the files instead
+GREETING_S = 8.0  # how long a daemon that accepts the connection may take to greet, on a busy machine
 ANSWER_S = 60.0  # beyond what the request itself may wait
 _RETRY_S = 0.05
 METHOD_NOT_FOUND = -32601
@@ -200,8 +201,9 @@ class DaemonClient:
                     {"jsonrpc": "2.0", "method": "notifications/initialized"},
                     first=self._hello(pending),
                 )
-                self.daemon = self._welcomed(deadline)
-                _result(self._answer((1,), deadline))
+                greeted_by = max(deadline, time.monotonic() + GREETING_S)
+                self.daemon = self._welcomed(greeted_by)
+                _result(self._answer((1,), greeted_by))
             except _ConnectionLost:
                 # A daemon that is just ending or starting: its socket exists for a moment longer or earlier.
                 self.close()

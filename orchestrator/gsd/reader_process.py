@@ -34,7 +34,7 @@ QUESTION_MAX = 1 << 20
 IDLE_S = 600.0
 """So long without a question, and the process is ended to give its memory back."""
 SUSPECT_S = 10.0
-"""After so long without an answer the process is asked whether it lives; one that does not is replaced at once."""
+"""While a question has no answer, the process is asked this often whether it lives; one that does not is replaced."""
 PONG_S, PONGS = 5.0, 3
 """How long it may take to say so; in parts, for a daemon that was itself stopped finds only the first one over."""
 STUCK_S = 300.0
@@ -96,13 +96,15 @@ class Reader:
     async def _asked(self, question: str, place: Facts, arguments: Facts) -> Any:
         for _ in range(2):
             child = await self._living()
-            late = asyncio.get_running_loop().call_later(SUSPECT_S, child.suspect)
+            answering = asyncio.create_task(child.ask(question, place, arguments))
             try:
-                return await child.ask(question, place, arguments)
+                while not (await asyncio.wait([answering], timeout=SUSPECT_S))[0]:
+                    child.suspect()
+                return answering.result()
             except _Gone:
                 log.warning("the process that reads projects ended while it was asked", question=question)
             finally:
-                late.cancel()
+                await call_off([answering])
         raise Environment(
             "gsd_failed", f"the process that reads projects ended while asked {question}", self._see_log
         )

@@ -37,7 +37,7 @@ def test_a_running_task_is_canceled_at_the_workers_next_call_and_a_queued_one_ne
     assert [r["type"] for r in of_task(led, "queued")] == ["cancel_requested", "canceled"]
     ended = [r for r in of_task(led, "running") if r["type"] in TERMINAL]
     assert [(r["type"], r["by"]) for r in ended] == [("canceled", "agent")]
-    assert not any("sleep 300" in command for command in led.processes().values())
+    until(lambda: not any("sleep 300" in command for command in led.processes().values()))
     late = wire.tool("task_cancel", {"agent_id": "a", "task_id": "running"})["error"]
     assert (late["code"], late["outcome"]) == ("task_finished", "canceled")
     assert wire.tool("task_cancel", {"agent_id": "a", "task_id": "none"})["error"]["code"] == "unknown_task"

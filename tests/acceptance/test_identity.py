@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.test_bad_input import facts
 from tests.support.stage import RELAY, lines_of, tree, until
 
 AGENT_TOOLS = ["wait_for_command", "emit_event"]
@@ -46,14 +47,14 @@ def test_an_agents_connection_offers_its_two_tools_and_no_resources(scene):
     ],
 )
 def test_a_claim_without_the_right_secret_and_epoch_is_refused_and_leaves_no_record(scene, changed, code):
-    before = tree(scene.root)
+    before = facts(scene.root)
     env = scene.launch["env"] | changed
     wire = scene.begun(env, "--agent")
     named = env["ORCHESTRATOR_AGENT_ID"]
     for tool, more in (("wait_for_command", {"timeout_ms": 0}), ("emit_event", {"type": "ready"})):
         assert wire.tool(tool, {"agent_id": named} | more)["error"]["code"] == code
     assert [tool["name"] for tool in wire.ask("tools/list")["result"]["tools"]] == AGENT_TOOLS
-    assert tree(scene.root) == before
+    assert facts(scene.root) == before
 
 
 def test_an_agent_may_not_speak_for_another(scene):

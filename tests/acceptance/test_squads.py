@@ -252,7 +252,7 @@ def test_how_many_run_at_once_is_the_connections_choice(scene, env, together):
 
 
 def test_one_members_failure_is_its_own(scene):
-    wire = connect(scene, PROCESS_TIMEOUT_MS="3000")
+    wire = connect(scene, PROCESS_TIMEOUT_MS="8000")
     tasks = [do(say="a"), do(exit=3, err="bad"), do(hold="/nowhere", say="slow"), do(kill=9), do(say="e")]
     rows = start(wire, *tasks)["members"]
     assert [row["status"] for row in rows] == ["completed", "error", "timeout", "error", "completed"]
@@ -428,7 +428,8 @@ def test_the_engines_command_is_put_first_or_in_the_place_of_its_own_name(scene)
 def test_what_has_not_ended_in_time_is_running_and_is_collected_later(scene):
     gate = scene.base / "gate"
     wire = connect(scene)
-    answer = start(wire, do(say="fast"), do(say="slow", hold=str(gate)), wait_ms=1500)
+    squad_id = start(wire, do(say="fast"), do(say="slow", hold=str(gate)), wait_ms=0)["squadId"]
+    answer = until(lambda: (a := collect(wire, squad_id, wait_ms=1500))["members"][0]["status"] != "running" and a)
     fast, slow = answer["members"]
     assert (fast["status"], fast["rawStdout"]) == ("completed", "fast")
     assert (slow["status"], slow["rawStdout"], slow["rawStderr"]) == ("running", "", "")
@@ -448,7 +449,8 @@ def test_a_client_whose_limit_is_known_is_answered_before_it(scene):
     answer = start(wire, do(say="later", hold=str(gate)))
     assert only(answer)["status"] == "running"
     gate.touch()
-    assert only(collect(wire, answer["squadId"]))["rawStdout"] == "later"
+    row = until(lambda: (row := only(collect(wire, answer["squadId"])))["status"] != "running" and row)
+    assert row["rawStdout"] == "later"
 
 
 def test_a_dropped_connection_wastes_no_paid_work(scene):
@@ -480,8 +482,8 @@ def test_progress_tells_how_far_the_members_are(scene):
     wire = connect(scene)
     asked = {"members": [{"roleId": "coder", "task": one} for one in (do(), do(hold=str(gate)))]}
     wire.start(squads.TOOL, asked, progressToken="p")
-    told = until(lambda: [one for one in wire.told("notifications/progress") if "1 of 2" in str(one)])
-    assert told[0]["params"]["message"] == "1 of 2 members have ended; running: coder"
+    wanted = "1 of 2 members have ended; running: coder"
+    until(lambda: [one for one in wire.told("notifications/progress") if one["params"].get("message") == wanted])
     gate.touch()
 
 

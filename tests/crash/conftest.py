@@ -144,7 +144,7 @@ class Stage:
     def daemons(self):
         found = {p.pid: p for p in self.processes() if "daemon" in _words(p) and "mcp" not in _words(p)}
         # What a daemon has forked, and has not executed its own program yet, is its picture.
-        return [p for p in found.values() if _parent(p) not in found]
+        return [p for p in found.values() if _parent(p) not in (None, *found)]
 
     def daemon(self):
         """The daemon, as soon as there is just one; another may be about to be started."""
@@ -298,7 +298,7 @@ def _words(process):
 def _parent(process):
     with contextlib.suppress(psutil.Error):
         return process.ppid()
-    return 0
+    return None  # it has ended
 
 
 @pytest.fixture

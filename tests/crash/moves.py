@@ -85,8 +85,10 @@ def fail(stage, master, _worker):
     """A task whose agent dies of it twice: requeued, relaunched, then lost with its agent."""
     agent, task, never = stage.new("a"), stage.new("t"), stage.new("t")
     master.do("agent_create", name=agent, policies={"max_restarts": 1}, **AGENT)
-    for name, more in ((task, {"exit_on": [1, 2]}), (never, {})):
+    gate = stage.base / f"{task}.gate"  # else it may have failed before the second task comes
+    for name, more in ((task, {"exit_on": [1, 2], "gate": str(gate)}), (never, {})):
         master.do("task_enqueue", agent_id=agent, task={"task_id": name, "payload": stage.payload(**more)})
+    gate.touch()
     end = stage.ended(task)
     assert (end["type"], end["attempt"], end["payload"]["code"]) == ("error", 2, "agent_lost")
     stage.record(agent, "failed")
@@ -132,8 +134,10 @@ def revive(stage, master, _worker):
     """A failed agent is launched anew by hand, and does what was queued for it."""
     agent, task, queued = stage.new("a"), stage.new("t"), stage.new("t")
     master.do("agent_create", name=agent, policies={"restart": "never"}, **AGENT)
-    for name, more in ((task, {"exit_on": [1]}), (queued, {})):
+    gate = stage.base / f"{task}.gate"  # as in `fail`
+    for name, more in ((task, {"exit_on": [1], "gate": str(gate)}), (queued, {})):
         master.do("task_enqueue", agent_id=agent, task={"task_id": name, "payload": stage.payload(**more)})
+    gate.touch()
     stage.record(agent, "failed")
     told = master.do("agent_restart", agent_id=agent)
     assert (told["epoch"], told["ready"]) == (2, True)

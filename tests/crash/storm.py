@@ -206,7 +206,7 @@ class Storm:
             {"name": f"a{n}", "role": "r", "engine": "shell", "env": {"REAL_WORKER": "1"} if n <= WORKERS else {}}
             for n in range(1, AGENTS + 1)
         ]
-        told = self.client.master.do("agents_create", agents=asked)
+        told = self.client.master.do("agents_create", agents=asked, ready_wait_ms=0)
         self.agents = [one["agent_id"] for one in told["agents"]]
         outboxes = [self.stage.root / ".agents" / "agents" / agent / "outbox.jsonl" for agent in self.agents]
         until(lambda: all(b'"type":"ready"' in path.read_bytes() for path in outboxes), BOUND_S)

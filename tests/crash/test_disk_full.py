@@ -4,10 +4,9 @@ import contextlib
 import json
 import random
 
-import psutil
 import pytest
 
-from tests.crash.conftest import Stage
+from tests.crash.conftest import Stage, over
 from tests.crash.moves import AGENT
 from tests.fakes.relays import until
 from tests.support import mounts
@@ -156,7 +155,7 @@ def read_only(stage, chance, faults):
     # A daemon that starts now can write nothing at all: it must say so, and no agent may be given up for it.
     daemon = stage.daemon()
     daemon.kill()
-    until(lambda: not daemon.is_running() or daemon.status() == psutil.STATUS_ZOMBIE)
+    until(lambda: over(daemon))
     task = {"task_id": stage.new("t"), "payload": stage.payload()}
     asked = team.master.ask("task_enqueue", agent_id=team.workers[0], task=task)
     until(lambda: list((stage.base / "run").glob("*/failed")))

@@ -44,24 +44,24 @@ def lost_answers(fleets, server, proxies, when, statements=STATEMENTS):
         host = "a" if statement in ("create_agents(", "post(", "read_new(") else "b"
         made[host].cut_at(f"orchestrator_fleet.{statement}", when)
         if statement == "create_agents(":
-            fleet.create("b", f"again-{when}")
+            created(fleet, f"again-{when}")
         for agent in fleet.agents():
             accepted(fleet, agent)
         assert made[host].fired.wait(60), statement
     fleet.over()
 
 
+def created(fleet, name):
+    """An agent that is accepted in the end, as a task is by `accepted`."""
+    asked = {"name": name, "role": "r", "engine": "shell", "host": "b", "policies": {"on_host_lost": "move"}}
+    until(lambda: fleet.takes("agent_create", **asked))
+
+
 def accepted(fleet, agent):
     """A task that is accepted in the end: where the database was away for a moment, it is sent again."""
     fleet.tasks += 1
     task = {"task_id": f"t{fleet.tasks}", "payload": {"ledger": str(fleet.ledger)}}
-
-    def once():
-        told, error = fleet.master.told(fleet.master.ask("task_enqueue", agent_id=agent, task=task))
-        assert not error or told["error"]["code"] == "fleet_away", told
-        return not error
-
-    until(once)
+    until(lambda: fleet.takes("task_enqueue", agent_id=agent, task=task))
     fleet.accepted[task["task_id"]] = agent
 
 

@@ -244,9 +244,11 @@ def test_an_agent_that_dies_of_its_every_task_is_restarted_no_more_often_than_it
     master = stage.master()
     agent = master.do("agent_create", name="a", **AGENT)["agent_id"]
     tasks = [stage.new("t") for _ in range(6)]
+    gate = stage.base / "gate"  # else it may have failed before the last task comes
     for task in tasks:
-        payload = stage.payload(exit_on=[1, 2])
+        payload = stage.payload(exit_on=[1, 2], gate=str(gate))
         master.do("task_enqueue", agent_id=agent, task={"task_id": task, "payload": payload})
+    gate.touch()
     failed = stage.record(agent, "failed")
     assert "relaunched 2 of 2 times" in failed["reason"]
     lives = [r for r in stage.found().outbox[agent] if r["type"] == "restarted"]

@@ -47,12 +47,12 @@ def test_a_daemon_killed_while_it_saves_checkpoints_forgets_nothing(stage, gone)
 def test_a_daemon_killed_while_a_quiet_agent_is_saved_forgets_nothing(stage):
     master = stage.master()
     worker = master.do("agent_create", name="w", **AGENT)["agent_id"]
+    stage.arm("cache:save:commit")  # before the work: the quiet after it may be over before this test goes on
     done = [work(stage, master, worker) for _ in range(3)]
-    stage.arm("cache:save:commit")
     stage.spent("cache:save:commit")  # nobody calls: it is the quiet that saves
+    stage.arm("cache:save:after")
     done.append(work(stage, master, worker))
     known(stage, master, worker, done)
-    stage.arm("cache:save:after")
     stage.spent("cache:save:after")
     known(stage, master, worker, done)
     master.do("agent_delete", agent_id=worker)

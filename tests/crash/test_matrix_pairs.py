@@ -3,6 +3,7 @@
 import pytest
 
 from tests.crash.moves import AGENT, MOVES
+from tests.crash.raw import settled
 from tests.fakes.relays import until
 
 
@@ -107,6 +108,7 @@ def test_outside_tmux_a_daemon_killed_around_its_own_session_makes_and_ends_it_o
 def test_a_session_made_for_a_master_and_by_a_daemon_that_both_died_is_ended(stages):
     stage = stages(detached=True)
     master = stage.master()
+    settled(stage.daemon())  # what it looks for after its start passes the second step too
     stage.arm("tmux:new-session")
     # The relay would start the next daemon at once: it goes first, the daemon at work does not notice in time.
     stage.arm("tmux:list-panes", master.victim)

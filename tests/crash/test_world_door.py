@@ -109,7 +109,7 @@ def test_who_says_nothing_and_who_leaves_are_forgotten(served, faults):
         assert one.line()["hello"]["error"]["code"] == "bad_argument"
         one.sock.close()
     halves[0].sock.close()
-    until(lambda: daemon.num_fds() == before)
+    until(lambda: daemon.num_fds() <= before)
     faults("world", 80)
 
 
@@ -177,7 +177,7 @@ def test_two_hundred_clients_at_once_are_all_served_and_leave_nothing(make_stage
         assert all(len(one.answer(2)["result"]["tools"]) >= 9 for one in ones)
         for one in ones:
             one.sock.close()
-        assert quiet(stage, daemon) == descriptors
+        until(lambda: quiet(stage, daemon) <= descriptors)
         grown.append(rss(daemon))
         faults("world", 200)
     assert grown[2] - grown[0] < 20 * MB, grown

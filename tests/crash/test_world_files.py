@@ -65,7 +65,8 @@ def test_a_team_whose_files_were_removed_says_so_and_a_restart_begins_anew(team,
 
 def test_one_agent_without_its_files_is_told_and_the_others_work_on(team, faults):
     stage, wire = team
-    shutil.rmtree(stage.root / ".agents" / "agents" / "a")
+    (stage.root / ".agents" / "agents" / "a").rename(stage.base / "gone")  # at once: its daemon writes there
+    shutil.rmtree(stage.base / "gone")
     error = enqueue(wire, "a", "t1")["error"]
     assert (error["kind"], error["code"]) == ("Environment", "io_failed"), error
     assert enqueue(wire, "b", "t1")["state"] == "queued"

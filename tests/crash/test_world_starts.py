@@ -57,7 +57,21 @@ def relays(stage, count=MANY):
 def hear(asked):
     """What each caller is told while no daemon comes."""
     keys = [wire.request("ping") for wire, _ in asked]
-    return [wire.answer(key)["error"]["data"]["error"] for (wire, _), key in zip(asked, keys, strict=True)]
+    answers = [error_of(wire, key) for (wire, _), key in zip(asked, keys, strict=True)]
+    return [
+        error if error["code"] != "daemon_down" else until(lambda wire=wire: cause(wire))
+        for (wire, _), error in zip(asked, answers, strict=True)
+    ]
+
+
+def error_of(wire, key):
+    return wire.answer(key)["error"]["data"]["error"]
+
+
+def cause(wire):
+    """Why no daemon comes; None while the relay has met only one that is still starting."""
+    error = error_of(wire, wire.request("ping"))
+    return error if error["code"] != "daemon_down" else None
 
 
 def test_a_daemon_that_dies_at_once_is_started_ever_more_slowly_by_all_together(counted, faults):
@@ -73,7 +87,7 @@ def test_a_daemon_that_dies_at_once_is_started_ever_more_slowly_by_all_together(
     # What a human asks for comes at once; and what ends the cause ends the pace.
     (counted.base / "dies").unlink()
     assert counted.cli("daemon", "start").returncode == 0
-    assert not (counted.run_dir() / "starts").exists()
+    assert daemon_connection.vain_starts(counted.run_dir()) <= 1  # a relay may count its own start late
     for wire, key in asked:
         assert "result" in wire.answer(key)
     faults("world", MANY)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.engines.start_failures import WHY
 from orchestrator.engines.table import ENGINES
+from tests.e2e.answering import press_in
 from tests.e2e.world import START_S, Terminal
 from tests.support.stage import TERMINAL, alive, until
 
@@ -122,8 +123,7 @@ class Agent:
         """A call that its user has it ask about: that is told, and answered by nobody but a human; what was told."""
         self.give("asks", calls=call)
         told = self.blocked_by("permission")
-        self.terminal.shows(shown)
-        self.terminal.press("Enter")
+        press_in(self, shown)
         assert self.end("asks")["type"] == "result"
         return told
 

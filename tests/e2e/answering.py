@@ -44,7 +44,7 @@ def press_in(agent, asked, key="Enter"):
         # A second key right behind the first would answer the next dialog.
         agent.terminal.press(key)
         with contextlib.suppress(AssertionError):
-            until(gone, 5.0)
+            until(gone, 20.0)
         return gone()
 
     until(pressed, START_S)

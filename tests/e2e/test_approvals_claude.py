@@ -144,7 +144,12 @@ def test_calls_of_one_message_are_an_item_each_until_their_own_dialog_is_answere
         agent.give("t1", calls=reads, at_once=True, tell=True)
         items = {name: face.item(f"{world.root.parent}/{name}", START_S) for name in "abc"}
         agent.terminal.shows("1 of 3")
-        (shown,) = (name for name in "abc" if f"Read({world.root.parent}/{name})" in agent.terminal.text())
+
+        def named():  # one of them, on a screen that is whole
+            found = [name for name in "abc" if f"Read({world.root.parent}/{name})" in agent.terminal.text()]
+            return found if len(found) == 1 else None
+
+        (shown,) = until(named, START_S)
         first, second = (name for name in "abc" if name != shown)
         face.answer(items[second], "deny", "not this one")
         press_in(agent, rf"Read\({world.root.parent}/{shown}\)\s*$")

@@ -6,7 +6,7 @@ import os
 import signal
 
 from tests.e2e.agent import QUICK, Agent
-from tests.e2e.answering import hook_of, told
+from tests.e2e.answering import hook_of, press_in, told
 from tests.e2e.world import START_S
 from tests.support.faces import open_face
 from tests.support.stage import until
@@ -63,8 +63,7 @@ def test_a_humans_word_decides_without_a_key_in_the_pane(make_world):
         # Its human wants the dialog, and answers there for good: nobody else is asked for such calls any more.
         agent.give("t3", calls=[shell("touch four"), shell("touch five")], tell=True)
         face.answer(face.item("touch four", START_S), "release")
-        agent.terminal.shows(DIALOG)
-        agent.terminal.press("2")
+        press_in(agent, DIALOG, "2")
         assert agent.end("t3")["type"] == "result"
         assert (root / "four").exists() and (root / "five").exists()
         until(lambda: not face.inbox(), START_S)
@@ -78,8 +77,7 @@ def test_whatever_dies_the_cli_asks_as_before(make_world):
     root = world.root
     # No face is open: its dialog, at once.
     agent.give("t1", calls=[shell("touch one")])
-    agent.terminal.shows(DIALOG)
-    agent.terminal.press("Enter")
+    press_in(agent, DIALOG)
     assert agent.end("t1")["type"] == "result"
     with open_face(world.stage) as face:
         # The hook is killed: the dialog.
@@ -88,13 +86,12 @@ def test_whatever_dies_the_cli_asks_as_before(make_world):
         os.kill(hook_of(agent), signal.SIGKILL)
         agent.terminal.shows(DIALOG)
         assert not (root / "two.txt").exists()
-        agent.terminal.press("Enter")
+        press_in(agent, DIALOG)
         assert agent.end("t2")["type"] == "result"
         # The last face closes: the dialog.
         agent.give("t4", calls=[shell("rm two.txt")])
         face.item("rm two.txt", START_S)
-    agent.terminal.shows(DIALOG)
-    agent.terminal.press("Enter")
+    press_in(agent, DIALOG)
     assert agent.end("t4")["type"] == "result"
     assert not (root / "two.txt").exists()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from orchestrator.base.errors import OrchestratorError
 from tests.e2e.agent import QUICK, Agent
+from tests.e2e.answering import press_in
 from tests.e2e.test_opencode import bash, of_the_user
 from tests.e2e.world import START_S
 from tests.support.faces import open_face
@@ -28,7 +29,8 @@ def test_a_humans_word_decides_while_the_dialog_stays(make_world):
         agent.terminal.shows("Permission required")
         face.answer(asked, "approve")
         assert agent.end("t1")["type"] == "result"
-        assert (world.root / "one").exists() and "Permission required" not in agent.terminal.text()
+        assert (world.root / "one").exists()
+        until(lambda: "Permission required" not in agent.terminal.text(), START_S)
 
         agent.give("t2", calls=[bash("touch two"), bash("touch three")], tell=True)
         denied = face.item("touch two", START_S)
@@ -41,8 +43,7 @@ def test_a_humans_word_decides_while_the_dialog_stays(make_world):
         # Answered in the pane first: it is withdrawn, and the late answer says so.
         agent.give("t3", calls=[bash("touch four")])
         late = face.item("touch four", START_S)
-        agent.terminal.shows("Permission required")
-        agent.terminal.press("Enter")
+        press_in(agent, "Permission required")
         assert agent.end("t3")["type"] == "result"
         until(lambda: not face.inbox(), START_S)
         try:

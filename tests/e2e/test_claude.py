@@ -41,7 +41,7 @@ def test_an_agents_whole_life(make_world):
 
     # A limit is waited for by the CLI itself; the time of its next try is told.
     agent.rests()
-    world.models.brain.trouble(429, times=1, headers={"retry-after": "15"})
+    world.models.brain.trouble(429, times=1, headers={"retry-after": "40"})
     agent.give("limited", say="five")
     assert agent.blocked_by("rate_limit")["until"]
     assert agent.end("limited")["payload"] == {"said": "five"}

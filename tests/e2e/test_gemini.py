@@ -54,7 +54,7 @@ def test_an_agents_whole_life(make_world):
 
     # A limit is waited for by the CLI itself, which shows it in its own log alone.
     agent.rests()
-    world.models.brain.trouble(429, times=2)
+    world.models.brain.trouble(429, times=3)
     agent.give("limited", say="five")
     agent.blocked_by("rate_limit")
     assert agent.end("limited")["payload"] == {"said": "five"}

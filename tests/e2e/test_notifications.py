@@ -33,6 +33,7 @@ def test_a_question_and_the_end_are_told_in_tmux_and_to_the_users_command(make_w
         session = inner.run("list-sessions", "-F", "#{session_name}").split("\n")[0]
         attach = ["tmux", "-L", str(inner.socket.name), "attach", "-t", session]
         desk.run("new-session", "-d", "-x", "160", "-y", "45", "--", "env", "-u", "TMUX", *attach)
+        until(lambda: inner.run("list-clients"), START_S)
         with open_face(world.stage) as face:
             agent.give("t1", calls=[SHELL[cli](f"touch {world.root}/made")], tell=True)
             asked = face.item("touch", START_S)

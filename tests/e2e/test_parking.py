@@ -11,7 +11,7 @@ from tests.e2e.world import LEAD, START_S
 from tests.support.hooks import last_of
 from tests.support.stage import until
 
-CONFIG = "wait_cap_ms = 700\npark_after = 2\nready_timeout_s = 120\n"
+CONFIG = "wait_cap_ms = 700\npark_after = 2\nready_timeout_s = 240\n"
 BOUND_S = 60.0
 
 

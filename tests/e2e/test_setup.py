@@ -68,7 +68,7 @@ def test_without_a_terminal_the_model_is_offered_the_masters_tools_and_the_hooks
     world.orchestrator("daemon", "stop")
 
 
-HELD = '{"hooks":{"UserPromptSubmit":[{"hooks":[{"type":"command","command":"sleep 5"}]}]}}'
+HELD = '{"hooks":{"UserPromptSubmit":[{"hooks":[{"type":"command","command":"sleep 20"}]}]}}'
 WITH_PROMPT = {
     "gemini": ("-i",),
     "opencode": ("--prompt",),

@@ -64,7 +64,7 @@ def lead(seen, tasks):
 
 @pytest.mark.parametrize("tasks", [5, pytest.param(10, marks=pytest.mark.slow)], ids=["twenty", "forty"])
 def test_a_team_of_all_four_does_its_tasks_for_a_real_master_and_leaves_no_trace(make_world, tasks):
-    world = make_world(config="ready_timeout_s = 120\n")
+    world = make_world(config="ready_timeout_s = 240\n")
     before = {kind: world.snapshot(kind) for kind in KINDS}
     done = world.orchestrator("setup", "gemini")
     assert done.returncode == 0, done.stderr
@@ -115,7 +115,7 @@ def team(own_world):
     """
     with scripted_models() as models, worlds_of(own_world, models) as make_world:
         yield begin(
-            make_world(config="redeliver_after_s = 0.5\npark_after = 1\nwait_cap_ms = 15000\nready_timeout_s = 120\n")
+            make_world(config="redeliver_after_s = 0.5\npark_after = 1\nwait_cap_ms = 15000\nready_timeout_s = 240\n")
         )
 
 

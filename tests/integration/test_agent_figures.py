@@ -32,8 +32,12 @@ def test_a_face_sees_worktrees_and_screens_and_what_would_not_merge(stage, maste
     made = master.tool("agent_create", {"name": "a", **AGENT})
     tree = Path(made["worktree"]["path"])
     run(master, stage, "a", "echo mine > a.txt; git add -A; git commit -qm mine; echo the last words", "t1")
-    (row,) = resource(master, "team://snapshot")["agents"]  # nobody follows; who looks once has it looked up
-    assert (row["diff"], bool(row["screen_line"])) == ({"files": 1, "added": 1, "removed": 1}, True)
+
+    def looked_up():  # nobody follows: a look has it looked up, and waits 2 s for that
+        (row,) = resource(master, "team://snapshot")["agents"]
+        return row if row["diff"] and row["screen_line"] else None
+
+    assert until(looked_up)["diff"] == {"files": 1, "added": 1, "removed": 1}
     process = follower()
     snapshot = shown(process, lambda one: one["agents"][0]["diff"] and one["agents"][0]["screen_line"])
     (row,) = snapshot["agents"]

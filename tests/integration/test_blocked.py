@@ -213,7 +213,8 @@ def test_a_cli_that_ends_before_it_is_ready_is_not_launched_again(place, program
     assert cause in error["message"]
     assert error["last_lines"]
     until(lambda: "deleted" in here.stage.types("c"))
-    assert here.stage.types("c") == ["starting", "exited", "failed", "stopped", "deleted"]
+    types = [kind for kind in here.stage.types("c") if kind != "blocked"]  # if it ends slowly
+    assert types == ["starting", "exited", "failed", "stopped", "deleted"]
 
 
 def test_a_next_life_goes_on_with_the_session_and_without_it_when_that_does_not_work(place):

@@ -107,6 +107,8 @@ def test_gc_takes_what_is_over_and_ours_also_when_the_daemon_is_killed_meanwhile
     worked(stage, place)
     run_id = stage.run_files()[0]["run_id"]
     assert run(stage, place, "agent", "delete", "a1", "--json")[0] == 0
+    # The worker's guard ends after it, and has the agent's environment.
+    until(lambda: not any(" -c group=" in command for command in stage.processes().values()))
     panes = {}
     for name, run_tag in (("orphan", run_id), ("strange", "run-of-another-project")):
         panes[name] = stage.server.split(place["TMUX_PANE"])

@@ -9,8 +9,10 @@ import sys
 from orchestrator.cli.app import INTERRUPTED
 from tests.support.stage import until
 
-SILENT = ["agent", "create", "mute", "--role", "r", "--engine", "command", "--command", "sleep 300"]
-"""A CLI that never calls: its creation waits."""
+SILENT = [
+    "agent", "create", "mute", "--role", "r", "--engine", "command", "--command", "sh -c 'trap \"\" TERM; exec sleep 300'"
+]  # fmt: skip
+"""A CLI that never calls: its creation waits. It is deaf to SIGTERM: its deletion waits too."""
 
 
 def interrupted(stage, *words, once=None):
@@ -51,12 +53,15 @@ def test_a_task_that_is_waited_for_goes_on_and_can_be_canceled_as_told(stage):
     until(lambda: "canceled" in stage.types("w1"))
 
 
-def test_an_agent_that_starts_goes_on_starting_and_can_be_ended_as_told(stage):
+def test_an_agent_that_starts_goes_on_starting_and_can_be_ended_as_told(make_stage):
+    stage = make_stage("kill_grace_s = 60\n")
     told = interrupted(stage, *SILENT, once=lambda: "starting" in stage.types("mute"))
     assert stage.types("mute") == ["starting"]
+    (deaf,) = until(lambda: [pid for pid, words in stage.processes().items() if words.startswith("sleep 300")])
     end = advice(told, "agent", "delete")
     told = interrupted(stage, *end, once=lambda: any(r["type"] == "stop" for r in stage.records("mute", "inbox")))
     assert "goes on ending" in told
+    os.kill(deaf, signal.SIGKILL)
     until(lambda: stage.types("mute")[-1] == "deleted")
 
 

@@ -151,7 +151,7 @@ def test_a_role_spoilt_between_two_lives_fails_the_agent_with_the_reason(stage):
     boss = stage.begun()
     assert boss.tool("agent_create", {"name": "t", "role": "tester", "engine": "shell"})["ready"] is True
     role.write_bytes(b"\xff")
-    os.kill(boss.tool("agent_get", {"agent_id": "t"})["meta"]["pid"], signal.SIGKILL)
+    os.kill(until(lambda: boss.tool("agent_get", {"agent_id": "t"})["meta"]["pid"]), signal.SIGKILL)
     until(lambda: "failed" in stage.types("t"))
     meta = boss.tool("agent_get", {"agent_id": "t"})["meta"]
     assert meta["status"] == "failed" and "tester.md is not UTF-8" in meta["reason"]

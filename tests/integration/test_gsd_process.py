@@ -204,7 +204,7 @@ async def test_a_process_killed_by_somebody_is_replaced_and_all_that_waited_are_
     await met(lambda: len(list(tmp_path.iterdir())) == 4)
     os.kill(pid, signal.SIGKILL)
     assert {one["pid"] for one in await asyncio.gather(*waiting)} == {reader.pid}
-    assert not alive(pid)
+    await met(lambda: not alive(pid))
 
 
 async def test_a_question_that_kills_each_process_is_an_error_and_many_deaths_make_it_wait(read, monkeypatch):
@@ -221,11 +221,14 @@ async def test_a_question_that_kills_each_process_is_an_error_and_many_deaths_ma
 
 
 async def test_a_process_that_was_stopped_is_replaced_and_the_question_answered(read, monkeypatch, tmp_path):
-    monkeypatch.setattr(reader_process, "SUSPECT_S", 0.2)
     monkeypatch.setattr(reader_process, "PONG_S", 0.2)
     reader = read()
     before = (await ask(reader, "tell"))["pid"]
-    after = await ask(reader, "stop", once=str(tmp_path / "once"))
+    monkeypatch.setattr(reader_process, "SUSPECT_S", 0.2)
+    asking = asyncio.create_task(ask(reader, "stop", once=str(tmp_path / "once")))
+    await met(lambda: not alive(before))
+    monkeypatch.setattr(reader_process, "SUSPECT_S", 90.0)  # the next process has time to begin
+    after = await asking
     assert after["pid"] == reader.pid != before
     await met(lambda: not alive(before))
 

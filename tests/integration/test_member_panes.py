@@ -174,8 +174,7 @@ async def test_two_members_are_shown_beside_an_agent_in_even_panes_of_one_region
     one.say("hello")
     two.say("there")
     for pane, word in zip(shown, ("hello", "there"), strict=True):
-        until(lambda pane=pane, word=word: f"err: {word}" in scene.screen(pane))
-        assert f"out: {word}" in scene.screen(pane)
+        until(lambda pane=pane, word=word: all(f"{of}: {word}" in scene.screen(pane) for of in ("out", "err")))
     assert [scene.drawn(pane) for pane in (*shown, scene.caller)] == [" member m1 ", " member m2 ", ""]
     assert list(await scene.team_panes.tagged(run)) == [name], "no member is taken for an agent"
     assert scene.stage.tagged() == {agent: name}

@@ -24,8 +24,9 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() != int(sys.argv[2]):
     sys.exit()
 door = socket.socket(socket.AF_UNIX)
-door.bind(sys.argv[1])
+door.bind(sys.argv[1] + ".new")
 door.listen()
+os.rename(sys.argv[1] + ".new", sys.argv[1])
 pairs = {}
 while True:
     for one in select.select([door, *pairs], [], [])[0]:

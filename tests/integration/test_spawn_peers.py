@@ -182,10 +182,14 @@ def test_long_answers_are_merged_as_far_as_a_prompt_may_go_and_a_template_withou
 
 
 def test_a_node_out_of_time_ends_its_member_with_all_its_children(scene):
-    wire = scene.connect(NODE_TIMEOUT_SECONDS="1.5")
+    wire = scene.connect(NODE_TIMEOUT_SECONDS="6")
     run_id = create(wire, do(hold=str(scene.base / "never"), linger=["session", "scrubbed"]), engine="command")
-    until(lambda: "retry_pending" in [one["status"] for one in status(wire, run_id)["nodes"]])
-    assert "did not end within 1.5 s" in node(status(wire, run_id), "single")["error"]
+
+    def out_of_time():  # looked at once: the next attempt takes the error away again
+        found = node(status(wire, run_id), "single")
+        return found if found["status"] == "retry_pending" else None
+
+    assert "did not end within 6 s" in until(out_of_time)["error"]
     pids = {call["pid"] for call in calls(scene)} | set(squads.lingering(scene))
     assert len(pids) >= 3
     tool(wire, "run_cancel", run_id=run_id)
@@ -258,8 +262,8 @@ def test_a_member_dies_with_its_daemon_and_its_node_is_run_once_more_as_before(s
     waiting = wire.start("smartspawn_run_result", {"run_id": run_id, "wait_ms": spawn_stage.WAIT_MS})
     end(scene)
     until(lambda: len(calls(scene)) == 2 and len(squads.lingering(scene)) == 2)
-    assert first["pid"] not in squads.members(scene)
-    assert squads.lingering(scene)[0] not in squads.members(scene)
+    # The next daemon ends what is left in the background, beside the new member.
+    until(lambda: not {first["pid"], squads.lingering(scene)[0]} & set(squads.members(scene)))
     (scene.base / "gate").touch()
     answer = wire.outcome(wire.answer(waiting))
     assert answer.get("status") == "completed", answer

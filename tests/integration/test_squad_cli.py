@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from orchestrator.cli import squad
 from tests.support import squads
 from tests.support.squads import calls, do, gone, role
 from tests.support.stage import until
@@ -92,12 +93,31 @@ def test_what_is_wrong_is_said_by_its_code(scene, args, given, code):
 def test_ctrl_c_ends_the_members(scene):
     words = [sys.executable, "-P", "-m", "orchestrator", "squad", "run", "coder", "--task", do(hold="/never")]
     process = subprocess.Popen(words, env=squads.variables(scene), cwd=scene.root, stderr=subprocess.PIPE)
-    until(lambda: calls(scene))
+    until(lambda: calls(scene))  # the command may still wait for the first answer
     os.kill(process.pid, signal.SIGINT)
     _, told = process.communicate()
     assert process.returncode == 130
     assert b"canceled" in told
     gone(scene)
+
+
+def test_ctrl_c_before_the_first_answer_ends_the_members_too():
+    class Link:
+        def __init__(self):
+            self.asked = []
+
+        def tool(self, _name, _arguments):
+            os.kill(os.getpid(), signal.SIGINT)  # while the answer is awaited
+            return {"squadId": "s-1", "members": [{"status": "running"}]}
+
+        def ask(self, method, params):
+            self.asked.append((method, params))
+
+    link = Link()
+    with pytest.raises(KeyboardInterrupt):
+        squad._followed(link, {"members": []})
+    assert link.asked == [("orchestrator/squad_cancel", {"squad_id": "s-1"})]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_squad_whose_command_line_has_gone_can_be_listed_waited_for_and_ended(scene):

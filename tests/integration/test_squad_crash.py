@@ -83,6 +83,7 @@ def test_members_that_outlive_a_killed_daemon_are_ended_and_said_to_be_interrupt
     until(
         lambda: [one["state"] for one in file_of(scene, squad_id)["members"]] == ["completed", "running", "running"]
     )
+    until(lambda: (scene.root / ".agents/squads" / squad_id / "m1/stdout").read_bytes() == b"half")
     scene.kill_daemon()
     answer = wire.outcome(wire.answer(key))
     assert answer["squadId"] == squad_id

@@ -47,12 +47,21 @@ def test_a_client_is_known_with_what_it_shows(private_server: PrivateServer, out
     assert client.tty.startswith("/dev/")
 
 
+def shows(server: PrivateServer, client: clients.Client, outer: PrivateServer, message: str, text: str) -> None:
+    """The message appears; it stands for 4 s only, so it is shown again to a test that looks too late."""
+
+    def seen() -> bool:
+        clients.show_message(server.socket, client, message)
+        return text in outer.run("capture-pane", "-p")
+
+    until(seen)
+
+
 def test_a_message_is_shown_as_it_is(private_server: PrivateServer, outer: PrivateServer) -> None:
     private_server.start(session="work")
     client = attach(outer, private_server, "work")
     text = "a#b ##c #[fg=red]d #{pid} e} f,g %H %% $(id) #(id) `x` 'q' \"w\" \\ ◐ 한"
-    clients.show_message(private_server.socket, client, f"{text}\x1b[31m\n;")
-    until(lambda: f"{text} [31m ;" in outer.run("capture-pane", "-p"))
+    shows(private_server, client, outer, f"{text}\x1b[31m\n;", f"{text} [31m ;")
     assert "@orchestrator_message" not in private_server.run("show-options", "-t", "=work:")
 
 
@@ -62,8 +71,7 @@ def test_a_message_is_shown_while_another_session_was_used_last(
     private_server.start(session="work")
     client = attach(outer, private_server, "work")
     private_server.run("new-session", "-d", "-s", "another")
-    clients.show_message(private_server.socket, client, "c1 asks")
-    until(lambda: "c1 asks" in outer.run("capture-pane", "-p"))
+    shows(private_server, client, outer, "c1 asks", "c1 asks")
 
 
 def test_a_client_that_has_gone_is_no_error(private_server: PrivateServer, outer: PrivateServer) -> None:

@@ -126,7 +126,7 @@ async def test_a_limit_may_be_raised_between_lines():
 
 
 async def test_a_client_that_takes_nothing_is_stalled_and_one_that_takes_slowly_is_not(monkeypatch):
-    monkeypatch.setattr(traffic, "STALL_S", 0.2)
+    monkeypatch.setattr(traffic, "STALL_S", 1.0)
     loop = asyncio.get_running_loop()
     async with ends() as (_, writer, theirs):
         writer.write(b"x" * (8 << 20))

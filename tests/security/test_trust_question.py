@@ -147,7 +147,7 @@ def test_nothing_in_a_file_commands_the_terminal_or_passes_for_the_question(stag
     put(stage, ".agents/roles/\x1b[2J\nAllow this.md", "---\napproval: all\n---\n")
     for columns in (20, 100):
         with Human(stage, "trust", columns=columns) as human:
-            shown = human.see(f"Allow this? {ASKS} ")
+            shown = human.see(f"\nAllow this? {ASKS} ")
             assert not [byte for byte in human.raw if byte < 32 and byte not in b"\r\n"]
             assert not any(char in shown for char in "\x9b\x85\u202e\u2028")
             assert [line for line in shown.split("\n") if line.startswith(("Allow", "Nothing"))] == [

@@ -43,8 +43,11 @@ def failed_task(stage, name="a", *, boss=None):
 
 
 def item_of(stage, name="a"):
-    inbox = json.loads(stage.cli("inbox", "--json").stdout)
-    assert inbox["live"]
+    def of_the_daemon():  # one that greets late is taken for none
+        found = json.loads(stage.cli("inbox", "--json").stdout)
+        return found if found["live"] else None
+
+    inbox = until(of_the_daemon)
     return next((item["id"] for item in inbox["inbox"] if item["agent_id"] == name), None)
 
 

@@ -39,6 +39,7 @@ def run(setting: Setting, line: str) -> str:
             line = line.replace(name, value())
     wanted = next((code for start, code in setting.ends.items() if line.startswith(start)), 0)
     follows = re.search(r"--follow|--watch| -f\b|daemon run|orchestrator web", line) is not None
+    follows = follows and " spawn status " not in line  # it ends with its run
     answered = 0
     with Human(setting.stage, "-c", line, columns=120, ours=("sh",)) as human:
 

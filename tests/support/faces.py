@@ -38,7 +38,7 @@ class OpenFace:
 
     def answer(self, item: dict[str, Any], decision: str, text: str = "") -> dict[str, Any]:
         """Answer an item; raises what the daemon answers."""
-        with DaemonClient(project_location.named_project(self.stage.root), start=False) as link:
+        with DaemonClient(project_location.named_project(self.stage.root), start=False, return_s=BOUND_S) as link:
             asked = {"item": item["id"], "decision": decision, "text": text, "face": "test"}
             return link.ask("orchestrator/answer", asked)
 

@@ -26,7 +26,7 @@ from orchestrator.core import record_types
 from orchestrator.edge import project_location
 from orchestrator.team.recovery.verification import verify
 from tests.crash.checker import read_log
-from tests.crash.conftest import BOUND_S, Stage
+from tests.crash.conftest import BOUND_S, Stage, over
 from tests.fakes.relays import until
 
 QUIET_S = 120.0
@@ -105,13 +105,13 @@ class FleetHost(Stage):
         for process in dead:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        until(lambda: not [p for p in dead if p.is_running() and p.status() != psutil.STATUS_ZOMBIE])
+        until(lambda: all(map(over, dead)))
 
     def kill_daemon(self):
         """End the daemon alone; a waiting agent's relay starts another."""
         [one] = until(lambda: self.daemons() or None)
         one.kill()
-        until(lambda: not one.is_running() or one.status() == psutil.STATUS_ZOMBIE)
+        until(lambda: over(one))
 
     def hold(self):
         """Let no relay start another daemon until `start`."""
@@ -160,6 +160,7 @@ class FleetStage:
     def over(self):
         """Wait until all is told; it is true, and the master has read it."""
         self.check()
+        until(lambda: len(self.read(self.master)) >= len(self.accepted))  # what is written is read once it is durable
         assert self.read(self.master) == dict.fromkeys(self.accepted, 1)
 
     def verified(self):
@@ -201,12 +202,18 @@ class FleetStage:
         )
         return made["agent_id"]
 
+    def takes(self, tool, **arguments):
+        """Whether a call of the master is carried out; `fleet_away` says to repeat it."""
+        answer, error = self.master.told(self.master.ask(tool, **arguments))
+        assert not error or answer["error"]["code"] == "fleet_away", answer
+        return not error
+
     def enqueue(self, agent, **payload):
         """Accept one task for an agent; its id."""
         self.tasks += 1
         task_id = f"t{self.tasks}"
         task = {"task_id": task_id, "payload": {"ledger": str(self.ledger), **payload}}
-        self.master.do("task_enqueue", agent_id=agent, task=task)
+        until(lambda: self.takes("task_enqueue", agent_id=agent, task=task))
         self.accepted[task_id] = agent
         return task_id
 

@@ -61,9 +61,11 @@ def note(file, line):
 
 def run(command):
     payload, task_id, attempt = command["payload"], command["task_id"], command["attempt"]
-    if call("emit_event", type="ack", task_id=task_id)["cancel_requested"]:
+    if call("emit_event", type="ack", task_id=task_id)["cancel_requested"] and not payload.get("stubborn"):
         return "canceled"
     note(payload["ledger"], f"{task_id} {attempt}\n")
+    while "gate" in payload and not os.path.exists(payload["gate"]):  # noqa: PTH110 - as below
+        time.sleep(0.02)
     for name in payload.get("ignores", []):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     if attempt in payload.get("exit_on", []):

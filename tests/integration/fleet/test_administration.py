@@ -89,7 +89,7 @@ def test_a_long_name_of_any_letters_gets_a_role(server):
     assert len(role) <= 63
 
 
-def joined(server, host, lease="15 s"):
+def joined(server, host, lease="1 h"):
     role, _ = administration.add_host(server.owner, "p", host)
     server.owner.execute(
         'update orchestrator_fleet.host set caps = \'{"engines": ["shell"], "places": 2}\', instance = host,'
@@ -112,7 +112,9 @@ def test_a_host_with_agents_is_given_up_before_it_is_removed(server):
     for host in "ab":
         assert code_of(administration.remove_host, owner, "p", host) == "host_has_agents"
     assert code_of(administration.give_up, owner, "p", "b") == "host_alive"
-    owner.execute("update orchestrator_fleet.host set lease_until = lease_until - interval '1 min' where host = 'b'")
+    owner.execute(
+        "update orchestrator_fleet.host set lease_until = clock_timestamp() - interval '1 min' where host = 'b'"
+    )
     administration.give_up(owner, "p", "b")
     assert administration.hosts(owner, "p")[1].lost
     owner.execute("delete from orchestrator_fleet.agent")

@@ -429,7 +429,7 @@ async def waits_for_a_lock(hosts) -> None:
 
 
 async def test_a_statement_that_waits_too_long_is_away_and_the_connection_goes_on(fleet_server, locked, monkeypatch):
-    monkeypatch.setattr(server_connection, "STATEMENT_S", 1)
+    monkeypatch.setattr(server_connection, "STATEMENT_S", 4)
     async with Hosts(fleet_server) as hosts:
         a, agent = hosts.connections["a"], await hosts.agent()
         serving = a._work._connection.info.backend_pid
@@ -442,7 +442,8 @@ async def test_a_statement_that_waits_too_long_is_away_and_the_connection_goes_o
         assert a._work._connection.info.backend_pid == serving
 
 
-async def test_a_call_that_is_cancelled_leaves_nothing_open(fleet_server, locked):
+async def test_a_call_that_is_cancelled_leaves_nothing_open(fleet_server, locked, monkeypatch):
+    monkeypatch.setattr(server_connection, "STATEMENT_S", 60)
     async with Hosts(fleet_server) as hosts:
         a, agent = hosts.connections["a"], await hosts.agent()
         serving = a._work._connection.info.backend_pid
@@ -524,7 +525,10 @@ async def test_a_call_whose_answer_is_lost_is_sent_again_and_accepted_once(fleet
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_posts_of_one_transaction_whose_answer_is_lost_are_accepted_once_each(fleet_server, locked, when):
+async def test_posts_of_one_transaction_whose_answer_is_lost_are_accepted_once_each(
+    fleet_server, locked, when, monkeypatch
+):
+    monkeypatch.setattr(server_connection, "STATEMENT_S", 60)
     async with Hosts(fleet_server) as hosts:
         agent = await hosts.agent()
         with through_proxy(hosts) as (proxy, a):

@@ -190,8 +190,8 @@ def test_a_machine_is_added_works_and_is_removed(laptop, box, owner):
 
     assert asked(laptop, "host", "drain", "box")[0] == 0
     assert refused(laptop, "agent", "create", "two", "--engine", "shell", "--host", "box") == (2, "host_draining")
-    states = {row["host"]: row["state"] for row in asked(laptop, "host", "list")[1]["hosts"]}
-    assert states == {"laptop": "live", "box": "draining"}
+    wanted = {"laptop": "live", "box": "draining"}
+    until(lambda: {row["host"]: row["state"] for row in asked(laptop, "host", "list")[1]["hosts"]} == wanted)
     assert asked(laptop, "host", "drain", "box", "--undo")[0] == 0
     assert asked(laptop, "host", "doctor", "box")[0] == 0
     command = asked(laptop, "host", "attach", "box", "builder")[1]["command"]
