@@ -110,6 +110,7 @@ def own_world() -> Iterator[Path]:
         # A test may clear the environment: the state directory then hangs on the home of the password database.
         real = pwd.getpwuid
         patch.setattr(pwd, "getpwuid", lambda uid: pwd.struct_passwd((*real(uid)[:5], str(home), real(uid)[6])))
+        patch.setattr("orchestrator.tmux.tmux_server.TIMEOUT", 60.0)  # of this process: a busy machine answers later
         yield base
     left = processes_with(f"{MARK}={base}/")
     stages = [path.name for path in base.iterdir() if path.name not in ("home", "state", "runs")]

@@ -71,7 +71,9 @@ class FleetHost(Stage):
     def tmux_server(self):
         """The pid of the tmux server, if it runs."""
         out = self.tmux("list-sessions", "-F", "#{pid}").split()
-        return [psutil.Process(int(out[0]))] if out else []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [psutil.Process(int(out[0]))] if out else []
+        return []
 
     def everything(self):
         """All processes of the host but masters and their relays."""
@@ -109,7 +111,7 @@ class FleetHost(Stage):
 
     def kill_daemon(self):
         """End the daemon alone; a waiting agent's relay starts another."""
-        [one] = until(lambda: self.daemons() or None)
+        one = self.daemon()
         one.kill()
         until(lambda: over(one))
 

@@ -12,6 +12,7 @@ from benchmarks import cycles, figures, growth, profile, trees
 from benchmarks.figures import MISSED, Figure
 from benchmarks.project import private_env
 from benchmarks.trees import ROOT, GroupRun, Tree
+from tests.support.stage import until
 
 SLOW, FAST = Figure("ms", "a call", "ms", at_most=5), Figure("rate", "calls", "/s", at_least=400)
 
@@ -181,6 +182,7 @@ def test_a_process_of_the_run_that_is_left_is_ended(tmp_path):
     import subprocess
 
     left = subprocess.Popen(["sleep", "600"], env={**os.environ, "BENCH_DIR": str(tmp_path)})
+    until(lambda: f"BENCH_DIR={tmp_path}".encode() in Path(f"/proc/{left.pid}/environ").read_bytes())
     trees.end_left_processes(tmp_path)
     assert left.wait(30) < 0
 

@@ -419,7 +419,7 @@ def test_a_daemon_that_hangs_leaves_the_question_to_the_cli(door, monkeypatch, g
     for name, value in door.agent.items():
         monkeypatch.setenv(name, value)
     hangs_s = 0.3
-    waits = {"GREET_S": 5.0 if greets else hangs_s, "LOOK_S": 0.05, "RETRY_S": hangs_s, "PACE_S": 0.01}
+    waits = {"GREET_S": 30.0 if greets else hangs_s, "LOOK_S": 0.05, "RETRY_S": hangs_s, "PACE_S": 0.01}
     for name, seconds in waits.items():
         monkeypatch.setattr(hook, name, seconds)
     listener = socket.socket(socket.AF_UNIX)

@@ -285,7 +285,7 @@ def test_enter_goes_to_the_pane_of_the_agent_and_a_popup_closes(popup, monkeypat
         assert {"/nowhere/socket"} == {words[2] for words in app.requests.quiet}
         assert command[3:5] == ["select-window", "-t"]
         assert ("display-popup" in bind) == popup
-        assert bool(app.face.key_tables) != popup  # Esc must open the popup again after its end
+        await until(pilot, lambda: bool(app.face.key_tables) != popup)  # Esc must open the popup again after its end
         if popup:
             await until(pilot, lambda: not app.is_running or app._exit)
 

@@ -6,6 +6,7 @@ from orchestrator.team.roster import agent_views, delivery
 from orchestrator.team.roster.remote_facts import RemoteFacts, WaitingPost
 from tests.support.pure_team import Desk
 from tests.unit.fleet.test_hosts_together import (
+    FastClock,
     created,
     created_and_launched,
     deliver,
@@ -84,7 +85,7 @@ async def test_what_waits_is_read_again_after_a_restart_and_for_an_agent_that_wa
 
 @on_a_loop
 async def test_nothing_is_read_of_a_host_that_takes_its_posts(tmp_path):
-    async with fleet(tmp_path, "a", "b") as (model, hosts):
+    async with fleet(tmp_path, "a", "b", clock=FastClock(2)) as (model, hosts):
         home, owner = hosts["a"], hosts["b"]
         agent_id = await created_and_launched(home, owner)
         await until(lambda: home.entry(agent_id).state.ref == 1)

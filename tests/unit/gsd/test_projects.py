@@ -11,7 +11,7 @@ from orchestrator.gsd.index.indexing import index
 from orchestrator.gsd.index.store import STORE
 from orchestrator.gsd.projects import Projects
 from tests.support.gsd_trees import write
-from tests.support.stage import BOUND_S
+from tests.support.stage import BOUND_S, until
 
 
 class Store:
@@ -156,7 +156,7 @@ def test_what_changes_is_told_to_the_store_and_to_who_listens_and_no_more_once_l
 
     assert any(heard() for _ in range(int(BOUND_S * 5)))
     assert path in intel.told
-    assert set(told) == {tmp_path}
+    until(lambda: set(told) == {tmp_path})
     one.snapshot(tmp_path / "other")
     thread.join(BOUND_S)
     assert not thread.is_alive()
@@ -167,8 +167,8 @@ def test_nothing_is_read_before_its_watch_stands(held, tmp_path, monkeypatch):
 
     def watch(*_paths, stop_event, **_more):
         reading.wait(0.5)  # whoever does not wait for the watch has read by then
-        stop_event.is_set()  # the watcher asks once it watches
         order.append("watches")
+        stop_event.is_set()  # the watcher asks once it watches
         yield from ()
 
     def read(_root):
@@ -176,6 +176,7 @@ def test_nothing_is_read_before_its_watch_stands(held, tmp_path, monkeypatch):
         reading.set()
 
     monkeypatch.setattr(projects, "watch", watch)
+    monkeypatch.setattr(projects, "BEGIN_S", BOUND_S)
     monkeypatch.setattr(Store, "during", staticmethod(read))
     root = write(tmp_path / "p", {".planning/PROJECT.md": "# One\n"})
     held(changed=lambda _root: None).snapshot(root)

@@ -236,7 +236,6 @@ def test_tmux_takes_the_lines_and_reads_them_again_without_a_second_segment(
     tmux_conf.install(dict(os.environ))
     private_server.socket = private_server.socket._replace(config=str(file))
     pane = private_server.start()
-    plain = private_server.show(pane, "#{T:status-right}")
     once = private_server.run("show-options", "-gv", "status-right")
     assert once.count("@orchestrator_needs") == 2
     assert once.endswith(theme[len("set -g status-right '") : -2])
@@ -244,5 +243,11 @@ def test_tmux_takes_the_lines_and_reads_them_again_without_a_second_segment(
     assert private_server.run("show-options", "-gv", "status-right") == once
     assert "top" in next(line for line in private_server.run("list-keys").split("\n") if "display-popup" in line)
     assert "F5" in private_server.run("list-keys", "-T", "root")
-    private_server.run("set-option", "-t", "=user:", "@orchestrator_needs", "2")
-    assert private_server.show(pane, "#{T:status-right}") == f"#[fg=yellow] ◐ 2 #[default]{plain}"
+
+    def counted() -> bool:
+        private_server.run("set-option", "-u", "-t", "=user:", "@orchestrator_needs")
+        plain = private_server.show(pane, "#{T:status-right}")
+        private_server.run("set-option", "-t", "=user:", "@orchestrator_needs", "2")
+        return private_server.show(pane, "#{T:status-right}") == f"#[fg=yellow] ◐ 2 #[default]{plain}"
+
+    assert counted() or counted(), "a minute may end in between, not two"

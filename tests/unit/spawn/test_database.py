@@ -466,7 +466,7 @@ def test_closing_finishes_what_was_asked_and_refuses_what_comes_later(home):
         db.close()
         assert len(await asyncio.gather(*calls)) == 5
         await refused(db.read(texts), Environment, "io_failed")
-        assert not db._thread.is_alive()
+        until(lambda: not db._thread.is_alive())
         db.close()
 
     in_home(home, play)
@@ -545,7 +545,7 @@ def test_a_storm_of_kills_loses_nothing_that_was_answered_and_counts_nothing_twi
         both = [writer(home, f"{name}{life}", acks, 900) for name in "xy"]
         try:
             until(partial(_told_or_ended, acks, enough, both), 60)
-            assert [one.poll() for one in both] == [None, None], [one.stderr.read() for one in both if one.poll()]
+            assert not any(one.poll() for one in both), [one.stderr.read() for one in both if one.poll()]
         finally:
             for one in both:
                 one.kill()

@@ -92,7 +92,8 @@ def test_a_program_that_looks_for_ever_keeps_a_daemon_out_no_longer_than_a_bound
             claim(paths, lock_word.TMP)
 
 
-def test_many_looks_and_many_claims_at_once_end_with_one_holder(paths, lock):
+def test_many_looks_and_many_claims_at_once_end_with_one_holder(paths, lock, monkeypatch):
+    monkeypatch.setattr(claiming, "LOOKED_AT_S", BOUND_S)
     over, results, go = threading.Event(), [], threading.Barrier(4)
 
     def look():

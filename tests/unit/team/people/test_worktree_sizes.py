@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.team.people import worktree_sizes
+from orchestrator.team.people import watched_rounds, worktree_sizes
 from orchestrator.team.people.worktree_sizes import EVERY_S, WorktreeSizes
 from orchestrator.team.worktrees import git
 from tests.integration.test_worktrees import commit, give, repository, sh, write
@@ -51,6 +51,7 @@ def lot(tmp_path, monkeypatch):
         return run(*given, **more)
 
     monkeypatch.setattr(git, "run", counted)
+    monkeypatch.setattr(watched_rounds, "GLANCE_S", 60.0)  # git takes its time on a busy machine
     yield made
     made.team.close()
 
