@@ -88,8 +88,9 @@ class DaemonClient:
 
     ``start`` also starts a daemon where none runs. ``toolsets`` are those whose tools are called: a daemon loads one
     when a connection first names it. ``daemon`` is the daemon's hello (pid, version, install, proto, boot).
-    ``return_s`` bounds the waiting for a daemon that is to come (back) and greet. Every method raises
-    OrchestratorError: what the daemon answered, or NotReady ``daemon_down``.
+    ``return_s`` bounds the waiting for a daemon that is to come (back); one that accepts the connection has at least
+    `GREETING_S` to greet. Every method raises OrchestratorError: what the daemon answered, or NotReady
+    ``daemon_down``.
     """
 
     def __init__(
