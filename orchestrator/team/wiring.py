@@ -111,7 +111,7 @@ class TeamWiring:
     async def follow_up(self, *, clean: bool) -> None:
         """What an earlier daemon may have left and no agent needs; ``clean`` as in `begin`."""
         if not clean:
-            await self.supervisor.end_abandoned_session()
+            await self.panes.end_abandoned_session()
 
     async def release(self) -> None:
         """Let go of what hooks hold, before any connection ends: they shall come back to the next daemon."""

@@ -156,18 +156,18 @@ async def test_only_an_older_session_of_nobody_is_ended_after_a_start(stage, tmp
     windows = life.supervisor.team_panes
 
     def stands():
-        return splits.find_detached(stage.server.socket, windows.session_name()) is not None
+        return splits.find_detached(stage.server.socket, windows.detached.name()) is not None
 
     place = await windows.place_of(ConnectionOrigin("m", "/"), make=True)
-    await life.supervisor.end_abandoned_session()
+    await windows.end_abandoned_session()
     assert stands(), "it was made after we began: by another daemon of the project, whose run comes next"
     monkeypatch.setattr(process_facts, "start_time", lambda _: 1)
     (tmp_path / "p" / ".agents").mkdir()
     other = claim(life.paths)
-    await life.supervisor.end_abandoned_session()
+    await windows.end_abandoned_session()
     assert stands(), "another daemon writes the project's files"
     other.release()
-    await life.supervisor.end_abandoned_session()
+    await windows.end_abandoned_session()
     assert place.made
     assert not stands()
     life.team.close()

@@ -14,7 +14,7 @@ from orchestrator.core import decisions
 from orchestrator.core.connection import ConnectionOrigin
 from orchestrator.core.file_models import RunFile
 from orchestrator.journal import project_files
-from orchestrator.team.panes.run_windows import MasterWindow
+from orchestrator.team.panes.detached_session import MasterWindow
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.wake.masters import GONE, LOOK_EVERY_S, MasterConnection, Masters, judge, master_of
 from orchestrator.tmux.panes import PaneInfo

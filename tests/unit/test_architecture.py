@@ -326,6 +326,7 @@ def test_the_agents_tools_never_reach_code_that_creates_or_kills_agents():
     assert not reached & {
         "orchestrator.team.life.agent_commands", "orchestrator.team.life.creation", "orchestrator.team.life.supervisor",
         "orchestrator.team.panes.team_panes", "orchestrator.team.panes.run_windows", "orchestrator.team.life.deletion",
+        "orchestrator.team.panes.detached_session",
         "orchestrator.base.platform.processes", "orchestrator.team.tools",
     }  # fmt: skip
 

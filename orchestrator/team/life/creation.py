@@ -26,7 +26,8 @@ from orchestrator.team.life import agent_worktrees, fleet_creation, launch_files
 from orchestrator.team.life.agent_commands import end
 from orchestrator.team.life.agent_plan import AgentSpec, planned
 from orchestrator.team.life.supervisor import Supervisor
-from orchestrator.team.panes.run_windows import MasterWindow
+from orchestrator.team.panes import detached_session
+from orchestrator.team.panes.detached_session import MasterWindow
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.agent_views import paths_of, status_of
 from orchestrator.team.roster.broadcast import TeamRun
@@ -225,7 +226,7 @@ async def _place(
         except OrchestratorError as error:
             # Made for this call, and no run is in it; but another daemon of the project would use it too.
             if place.made and error.code != "daemon_running":
-                await team_panes.end_abandoned()
+                await team_panes.detached.end()
             raise
         if not entries:
             await team_panes.end_run_of_nobody(run)
@@ -358,7 +359,7 @@ async def _answer(
     run = roster.runs.get(entry.run_id)
     if entry.remote is not None:
         answer["attach"] = attach_command(entry.agent_id, entry.remote.host)
-    elif run is not None and (attach := supervisor.team_panes.attach_command(run)):
+    elif run is not None and (attach := detached_session.attach_command(run)):
         answer["attach"] = attach
     return answer
 

@@ -16,7 +16,7 @@ import structlog
 from orchestrator.base import failpoints
 from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import BadRequest, Environment, OrchestratorError
-from orchestrator.base.platform import process_facts, processes
+from orchestrator.base.platform import processes
 from orchestrator.base.waiting import call_off, elapse, wait_until
 from orchestrator.core import supervision
 from orchestrator.core.record_types import EXITS
@@ -423,21 +423,6 @@ class Supervisor:
                 self._meta_files.changed(entry)
         for run in self.roster.runs.values():
             await self.team_panes.end_if_empty(run)
-
-    async def end_abandoned_session(self) -> None:
-        """After a start that was not clean: end our session outside tmux unless a run may live in it."""
-        async with self.team_panes.placing:  # an agent being created makes a run in it
-            # A run that cannot be read may be the one that lives in our session.
-            if self.roster.corrupt or any(run.live for run in self.roster.runs.values()):
-                return
-            try:
-                # A second daemon of the project, from another run directory, makes its runs in the same session.
-                self.roster.keep_claim()
-                await self.team_panes.end_abandoned(process_facts.start_time(os.getpid()))
-            except OrchestratorError as error:
-                log.warning("our session outside tmux was not ended", **error.as_dict())
-            except Exception:
-                log.exception("bug while ending our session outside tmux")
 
     def take_over(self, entry: AgentEntry) -> None:
         """Continue an agent that another daemon launched, with the secret and pane from our files."""

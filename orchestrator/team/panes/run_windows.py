@@ -1,4 +1,4 @@
-"""The windows of team runs: the window of a master, the run of a window, our own session outside tmux, their end.
+"""The windows of team runs: the window of a master, the run of a window, their end.
 
 Finds and records windows; `team_panes` handles what is inside a window. Every tmux call runs in a thread.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,36 +19,19 @@ from orchestrator.base.clock import rfc3339
 from orchestrator.base.errors import Conflict, Environment, OrchestratorError
 from orchestrator.base.platform import process_facts
 from orchestrator.base.waiting import elapse
-from orchestrator.core.agent_ids import ascii_form
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.edge import project_location
 from orchestrator.journal.project_files import check_id
 from orchestrator.team.panes import master_pane
+from orchestrator.team.panes.detached_session import FOLLOW, WATCH, DetachedSession, MasterWindow
 from orchestrator.team.roster.broadcast import TeamRun, new_run
 from orchestrator.team.roster.roster import Roster
 from orchestrator.tmux import borders, member_tags, panes, splits
-from orchestrator.tmux.panes import PaneInfo
 from orchestrator.tmux.server_address import TmuxSocket, refuse_old
 from orchestrator.tmux.servers import tmux
 
 log = structlog.get_logger()
 
 SAVED_AGAIN_S = 2.0
-FOLLOW, WATCH = ("broadcast", "--follow", "--of-this-pane"), ("status", "--watch")
-"""What the first pane of a session of ours shows: the team's broadcast, or the agents of this host."""
-
-
-@dataclass(frozen=True)
-class MasterWindow:
-    """The master's pane on its server; ``detached``: the session is ours, the master runs outside tmux.
-
-    ``made``: this look made the session.
-    """
-
-    socket: TmuxSocket
-    pane: PaneInfo
-    detached: bool
-    made: bool = False
 
 
 class RunWindows:
@@ -57,6 +39,7 @@ class RunWindows:
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
+        self.detached = DetachedSession(roster)
         self._locks: dict[str, asyncio.Lock] = {}
         self._making = asyncio.Lock()
         self._late: dict[str, asyncio.Task[None]] = {}  # by run id: its run.json could not be written yet
@@ -81,46 +64,7 @@ class RunWindows:
                 if make:
                     refuse_old(tmux(socket).version())
                 return MasterWindow(socket, pane, detached=False)
-        return self._detached(make, self.session_name())
-
-    def _detached(self, make: bool, name: str, shown: Sequence[str] = FOLLOW) -> MasterWindow | None:
-        """The window outside tmux, whose first pane runs our command ``shown``; None if it is not to be made."""
-        config = self._roster.config()
-        socket = TmuxSocket(name=config.tmux_socket or None)
-        if make:
-            refuse_old(tmux(socket).version())  # before our session starts a server
-        try:
-            existing = splits.find_detached(socket, name)
-        except Environment:
-            existing = None
-        if existing is not None or not make:
-            return MasterWindow(socket, existing, detached=True) if existing is not None else None
-        pane = splits.make_detached(
-            socket,
-            name,
-            project_location.own_command(*shown),
-            str(self._roster.root),
-            width=config.session_width,
-            height=config.session_height,
-        )
-        return MasterWindow(socket, pane, detached=True, made=True)
-
-    def session_name(self, run_id: str = "") -> str:
-        """The name of the session outside tmux: the project's name and a hash of its path.
-
-        Each run of another home has its own session, named by the end of its ``run_id``.
-        """
-        root = self._roster.root
-        digest = hashlib.sha256(str(root).encode()).hexdigest()[:6]
-        name = ascii_form(root.name)[:24] or "project"
-        return f"orchestrator-{name}-{digest}" + (f"-{run_id[-6:]}" if run_id else "")
-
-    def attach_command(self, run: TeamRun) -> str | None:
-        """The command that shows a detached run to a person; None inside tmux."""
-        if not run.file.get("detached"):
-            return None
-        name = run.file.get("tmux_name")
-        return f"tmux {'-L ' + name + ' ' if name else ''}attach -t {run.file['session']}"
+        return self.detached.window(make=make)
 
     async def run_at(self, place: MasterWindow) -> TeamRun | None:
         """The live run of that window, on that instance of the tmux server."""
@@ -177,8 +121,8 @@ class RunWindows:
             run = self._roster.runs.get(run_id)
             if run is not None and run.live and (self._is_here(home) or not await self._gone(run)):
                 return run
-            name = self.session_name(run_id)
-            place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._program(home))
+            name = self.detached.name(run_id)
+            place = await asyncio.to_thread(self.detached.window, make=True, name=name, shown=self._program(home))
             assert place is not None
             if run is None:
                 return await self._new_run(place, None, run_id, home)
@@ -287,8 +231,8 @@ class RunWindows:
             if gone and not (run.file["detached"] or home):
                 return gone
             if gone and now:  # one that was adopted has no session yet
-                name = run.file["session"] or self.session_name(run.run_id)
-                place = await asyncio.to_thread(self._detached, make=True, name=name, shown=self._program(home))
+                name = run.file["session"] or self.detached.name(run.run_id)
+                place = await asyncio.to_thread(self.detached.window, make=True, name=name, shown=self._program(home))
                 assert place is not None
                 await self._move(run, place)
             if run.file["agents"].pop(agent_id, None) is not None:
@@ -390,12 +334,21 @@ class RunWindows:
             await asyncio.to_thread(borders.restore_window, socket, window_id)
             further.remove(window_id)
 
-    async def end_abandoned(self, before: int | None = None) -> None:
-        """End our session outside tmux if it has no run: its daemon died before it could make the run.
+    async def end_abandoned_session(self) -> None:
+        """After a start that was not clean: end our session outside tmux unless a run may live in it.
 
-        A session that was made after ``before`` (as `process_facts.start_time`) stays.
+        Its daemon died before it could make the run.
         """
-        place = await asyncio.to_thread(self._detached, make=False, name=self.session_name())
-        if place is None or (before is not None and (process_facts.start_time(place.pane.pid) or 0) > before):
-            return
-        await asyncio.to_thread(splits.end_detached, place.socket, place.pane.session_name)
+        roster = self._roster
+        async with self.placing:  # an agent being created makes a run in it
+            # A run that cannot be read may be the one that lives in our session.
+            if roster.corrupt or any(run.live for run in roster.runs.values()):
+                return
+            try:
+                # A second daemon of the project, from another run directory, makes its runs in the same session.
+                roster.keep_claim()
+                await self.detached.end(process_facts.start_time(os.getpid()))
+            except OrchestratorError as error:
+                log.warning("our session outside tmux was not ended", **error.as_dict())
+            except Exception:
+                log.exception("bug while ending our session outside tmux")

@@ -18,7 +18,8 @@ from orchestrator.base import failpoints
 from orchestrator.base.errors import Environment, OrchestratorError
 from orchestrator.core.screens import Screen, readable
 from orchestrator.engines.definition import Engine
-from orchestrator.team.panes.run_windows import MasterWindow, RunWindows
+from orchestrator.team.panes.detached_session import MasterWindow
+from orchestrator.team.panes.run_windows import RunWindows
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
 from orchestrator.tmux import borders, member_tags, panes, paste, screen_capture, splits

@@ -18,7 +18,7 @@ from orchestrator.base.errors import OrchestratorError
 from orchestrator.base.platform import process_facts, processes
 from orchestrator.base.waiting import call_off, elapse
 from orchestrator.core.connection import ConnectionOrigin
-from orchestrator.team.panes.run_windows import MasterWindow
+from orchestrator.team.panes.detached_session import MasterWindow
 from orchestrator.team.panes.team_panes import TeamPanes
 from orchestrator.team.roster.agent_entry import AgentEntry
 from orchestrator.team.roster.broadcast import TeamRun
