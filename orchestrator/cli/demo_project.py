@@ -175,17 +175,11 @@ def _delete_agents(place: DemoProject) -> None:
 
 
 def _outlived(place: DemoProject) -> list[int]:
-    """What still runs once everything has had its time to end.
-
-    Two looks must find nothing: a process that is just executing its program shows neither words nor environment.
-    """
-    until = time.monotonic() + GONE_S
-    empty = 0
-    while (pids := living(place)) or empty < 2:
-        empty = 0 if pids else empty + 1
+    """What still runs once everything has had its time to end."""
+    until, pids = time.monotonic() + GONE_S, list[int]()
+    for pids in looks(place):
         if pids and time.monotonic() >= until:
             break
-        time.sleep(0.05)
     return pids
 
 
@@ -214,6 +208,19 @@ def _start(place: DemoProject, *arguments: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def looks(place: DemoProject) -> Iterator[list[int]]:
+    """The living processes, look after look, until two looks in a row find none.
+
+    A process that is just executing its program shows neither words nor environment.
+    """
+    empty = 0
+    while empty < 2:
+        pids = living(place)
+        empty = 0 if pids else empty + 1
+        yield pids
+        time.sleep(0.05)
 
 
 def living(place: DemoProject) -> list[int]:

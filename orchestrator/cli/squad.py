@@ -173,6 +173,8 @@ def _followed(link: DaemonClient, first: dict[str, Any]) -> dict[str, Any]:
             link.ask("orchestrator/squad_cancel", {"squad_id": squad_id})
             line.end()
             output.warn(f"canceled: the members of squad {squad_id} are ended")
+        else:
+            output.warn("the squad goes on if it has started; see: orchestrator squad list")
         raise
     line.end()
     return answer | ({"untrusted": note} if note else {})

@@ -1,6 +1,5 @@
 """Partitions, frozen hosts and lost answers: what a proxy between one host and the database can do, and SIGSTOP."""
 
-import contextlib
 from pathlib import Path
 
 import pytest
@@ -178,8 +177,6 @@ def test_a_database_that_is_away_stops_no_agent_that_has_work(fleets, fleet_serv
     assert told["error"]["code"] == "fleet_away"
     (fleet.base / "hold").touch()
     until(lambda: fleet.ledger.read_text().count("\n") == 2)
-    with contextlib.suppress(AssertionError):
-        assert not any(fleet.ended(task) for task in fleet.accepted)
     for proxy in made.values():
         proxy.back()
     fleet.over()

@@ -207,6 +207,29 @@ async def test_a_process_killed_by_somebody_is_replaced_and_all_that_waited_are_
     await met(lambda: not alive(pid))
 
 
+async def test_a_process_is_asked_whether_it_lives_again_and_again_while_a_question_has_no_answer(monkeypatch):
+    class Child:
+        over = False
+
+        def __init__(self):
+            self.asked, self.enough = 0, asyncio.Event()
+
+        async def ask(self, *_):
+            await self.enough.wait()
+            return {"late": True}
+
+        def suspect(self):
+            self.asked += 1
+            if self.asked == 3:
+                self.enough.set()
+
+    monkeypatch.setattr(reader_process, "SUSPECT_S", 0.01)
+    reader = Reader(lambda _: None)
+    reader._child = child = Child()
+    assert await reader.ask("tell", NOWHERE, {}, LONG_S) == {"late": True}
+    assert child.asked == 3
+
+
 async def test_a_question_that_kills_each_process_is_an_error_and_many_deaths_make_it_wait(read, monkeypatch):
     reader = read()
     assert await code_of(ask(reader, "die")) == "gsd_failed"

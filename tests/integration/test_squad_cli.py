@@ -101,13 +101,15 @@ def test_ctrl_c_ends_the_members(scene):
     gone(scene)
 
 
-def test_ctrl_c_before_the_first_answer_ends_the_members_too():
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_before_the_first_answer_ends_the_members_once_their_squad_is_known(times, capsys):
     class Link:
         def __init__(self):
             self.asked = []
 
         def tool(self, _name, _arguments):
-            os.kill(os.getpid(), signal.SIGINT)  # while the answer is awaited
+            for _ in range(times):  # while the answer is awaited
+                signal.raise_signal(signal.SIGINT)
             return {"squadId": "s-1", "members": [{"status": "running"}]}
 
         def ask(self, method, params):
@@ -116,7 +118,9 @@ def test_ctrl_c_before_the_first_answer_ends_the_members_too():
     link = Link()
     with pytest.raises(KeyboardInterrupt):
         squad._followed(link, {"members": []})
-    assert link.asked == [("orchestrator/squad_cancel", {"squad_id": "s-1"})]
+    canceled = ("orchestrator/squad_cancel", {"squad_id": "s-1"})
+    assert link.asked == ([canceled] if times == 1 else [])
+    assert ("are ended" if times == 1 else "orchestrator squad list") in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -33,7 +33,7 @@ BACKLOG = 128
 OTHERS = 400
 """Connections beside the streams: of pages, answers and downloads, and of those who have not said what they want."""
 HEAD_MAX = 16 << 10
-END_S = 10
+END_S = 3
 
 
 @dataclass(frozen=True)

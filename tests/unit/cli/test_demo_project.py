@@ -109,3 +109,9 @@ def test_only_a_fleet_that_a_demo_made_is_ended(demos, tmp_path, monkeypatch):
     file.write_text(json.dumps(made))
     (short / "demo").write_text("/another/demo")
     assert demo_hosts.earlier(demos) == []
+
+
+def test_two_looks_in_a_row_must_find_nobody_before_a_demo_is_over(monkeypatch):
+    found = [[1, 2], [], [3], [], [], [4]]
+    monkeypatch.setattr(demo_project, "living", lambda _: found.pop(0))
+    assert list(demo_project.looks(None)) == [[1, 2], [], [3], [], []]

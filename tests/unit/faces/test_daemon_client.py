@@ -24,10 +24,12 @@ HELLO = {"proto": 1, "version": "0.1.0", "install": "/x", "pid": 4711, "boot": "
 class FakeDaemon:
     """Serves one connection after the other; ``answers[n]`` scripts the n-th, the last one all further ones."""
 
-    def __init__(self, place: Project, *answers: Answer, hello: dict = HELLO) -> None:
+    def __init__(
+        self, place: Project, *answers: Answer, hello: dict = HELLO, greets: threading.Event | None = None
+    ) -> None:
         self.hellos: list[dict] = []
         self.asked: list[list[dict]] = []
-        self._answers, self._hello = answers, hello
+        self._answers, self._hello, self._greets = answers, hello, greets
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(marker(place, project_location.SOCKET)))
         self._listener.listen(8)
@@ -50,6 +52,8 @@ class FakeDaemon:
             message = json.loads(line)
             if "hello" in message:
                 self.hellos.append(message["hello"])
+                if self._greets is not None:
+                    self._greets.wait(10)
                 out = [{"hello": self._hello}]
             elif message.get("method") == "initialize":
                 out = [{"id": message["id"], "result": {"protocolVersion": "2025-06-18"}}]
@@ -234,6 +238,22 @@ def test_a_daemon_that_is_only_restarted_is_waited_for(place, daemon, monkeypatc
     marker(place, project_location.RESTARTING).touch()
     with DaemonClient(place, start=True) as link:
         assert link.tool("agent_list", {}) == {"ok": True}
+
+
+def test_a_daemon_that_accepts_and_greets_late_is_none_that_is_away(place, monkeypatch) -> None:
+    over, greets = threading.Event(), threading.Event()
+    welcomed = DaemonClient._welcomed
+
+    def late(self, deadline):
+        over.set()
+        return welcomed(self, deadline)
+
+    monkeypatch.setattr(DaemonClient, "_welcomed", late)
+    daemon = FakeDaemon(place, lambda message: result(message, ok=True), greets=greets)
+    threading.Thread(target=lambda: over.wait(10) and greets.set()).start()
+    with DaemonClient(place, start=False, return_s=0.0) as link:  # its time is over before it greets
+        assert link.tool("agent_list", {}) == {"ok": True}
+    daemon.close()
 
 
 def test_why_a_daemon_cannot_start_reaches_the_caller(place, monkeypatch) -> None:
