@@ -11,27 +11,18 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from pathlib import Path
 
 from orchestrator.edge import project_location
+from tests.support import tmux_server
 
 HERE = Path(__file__).resolve().parent
 BOUND_S = 60.0
 
 
 def until(look, bound=BOUND_S):
-    """The first true value of `look`; fails when it has not come within the bound."""
-    deadline = time.monotonic() + bound
-    while True:
-        began = time.monotonic()
-        if found := look():
-            return found
-        now = time.monotonic()
-        assert now < deadline, f"not within {bound} s: {look}"
-        threading.Event().wait(
-            max(0.005, min(3 * (now - began), 0.3))
-        )  # looking leaves the machine to what is looked at
+    """As tmux_server's, with a bound of its own."""
+    return tmux_server.until(look, bound)
 
 
 class Bench:

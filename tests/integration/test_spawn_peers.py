@@ -185,15 +185,16 @@ def test_a_node_out_of_time_ends_its_member_with_all_its_children(scene):
     wire = scene.connect(NODE_TIMEOUT_SECONDS="6")
     run_id = create(wire, do(hold=str(scene.base / "never"), linger=["session", "scrubbed"]), engine="command")
 
-    def out_of_time():  # looked at once: the next attempt takes the error away again
-        found = node(status(wire, run_id), "single")
-        return found if found["status"] == "retry_pending" else None
+    def out_of_time():  # a run has no nodes before it is planned, and the next attempt takes the error away again
+        return next(
+            (one for one in status(wire, run_id)["nodes"] if one["status"] in ("retry_pending", "failed")), None
+        )
 
     assert "did not end within 6 s" in until(out_of_time)["error"]
     pids = {call["pid"] for call in calls(scene)} | set(squads.lingering(scene))
     assert len(pids) >= 3
     tool(wire, "run_cancel", run_id=run_id)
-    assert ended(wire, run_id)["status"] == "canceled"
+    assert ended(wire, run_id)["status"] in ("canceled", "failed"), "failed: after its last attempt"
     gone(scene)
 
 

@@ -21,16 +21,24 @@ BOUND = 40.0
 
 
 def until(look: Callable[[], T | None], bound_s: float = BOUND) -> T:
-    """The first true value of ``look``; fails after a bound that only a broken product reaches."""
+    """The first true value of ``look``; fails after a bound that only a broken product reaches.
+
+    A look that finds no row, key or file where it expects one has come too early, and looks again.
+    """
     deadline = time.monotonic() + bound_s
     pause = threading.Event()
     while True:
         began = time.monotonic()
-        found = look()
-        if found:
-            return found
+        early: Exception | None = None
+        try:
+            found = look()
+            if found:
+                return found
+        except (LookupError, StopIteration, ValueError, OSError) as exc:
+            early = exc
         now = time.monotonic()
-        assert now < deadline, "waited in vain"
+        if now >= deadline:
+            raise AssertionError("waited in vain") from early
         pause.wait(max(0.01, min(3 * (now - began), 0.3)))  # looking leaves the machine to what is looked at
 
 
